@@ -1,0 +1,79 @@
+"""Reflective Memory Management: long-term memory for LLM chat (Tan et al., ACL 2025).
+
+Begin with :class:`ReflectiveMemory`; to bring a model or a database, read :mod:`rmm_core.protocols`.
+"""
+
+from rmm_core.chat import Chat
+from rmm_core.citations import CitationStream, parse_citations
+from rmm_core.config import RMMConfig
+from rmm_core.errors import (
+    ConfigError,
+    ConflictError,
+    DimensionError,
+    EmbedderError,
+    InputError,
+    LLMError,
+    MissingDependencyError,
+    ModelError,
+    NotFoundError,
+    ReplyError,
+    RMMError,
+    StoreClosedError,
+    StoreError,
+)
+from rmm_core.memory import ReflectiveMemory
+from rmm_core.protocols import LLM, Embedder, MemoryStore, Reflector
+from rmm_core.types import (
+    Answer,
+    Attachment,
+    Candidate,
+    Citations,
+    Memory,
+    Message,
+    Recall,
+    ReflectionReport,
+    Session,
+    Shown,
+    Turn,
+    TurnRef,
+    UserStatus,
+)
+
+__all__ = [
+    "LLM",
+    "Answer",
+    "Attachment",
+    "Candidate",
+    "Chat",
+    "CitationStream",
+    "Citations",
+    "ConfigError",
+    "ConflictError",
+    "DimensionError",
+    "Embedder",
+    "EmbedderError",
+    "InputError",
+    "LLMError",
+    "Memory",
+    "MemoryStore",
+    "Message",
+    "MissingDependencyError",
+    "ModelError",
+    "NotFoundError",
+    "RMMConfig",
+    "RMMError",
+    "Recall",
+    "ReflectionReport",
+    "ReflectiveMemory",
+    "Reflector",
+    "ReplyError",
+    "Session",
+    "Shown",
+    "StoreClosedError",
+    "StoreError",
+    "Turn",
+    "TurnRef",
+    "UserStatus",
+    "parse_citations",
+]
+__version__ = "0.1.0"

@@ -1,0 +1,194 @@
+"""One user's open session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rmm_core.errors import InputError
+from rmm_core.flow import Flow, call
+from rmm_core.prompts import as_data, without_memories
+from rmm_core.retrospective import feedback_of
+from rmm_core.types import Answer, Attachment, Citations, Message, Recall, ReflectionReport, Session, Turn
+
+if TYPE_CHECKING:
+    from rmm_core.memory import ReflectiveMemory
+
+_HISTORY_TURNS = 20  # what `ask` repeats of the session; a host with a window of its own calls recall and record
+
+
+class Chat:
+    """A session: recall, answer, record, again and again; then end it.
+
+    Made by :meth:`rmm_core.ReflectiveMemory.chat`. Leaving a ``with`` or ``async with`` block ends the
+    session and reflects it; when the block is left by an exception the session is ended and stays pending.
+    """
+
+    def __init__(
+        self,
+        memory: ReflectiveMemory,
+        *,
+        user_id: str,
+        session_id: str,
+        user_name: str,
+        agent_name: str,
+        at: datetime | None,
+    ) -> None:
+        self.user_id = user_id
+        self.session_id = session_id
+        self.user_name = user_name
+        self.agent_name = agent_name
+        self._memory = memory
+        self._at = at
+        self._opened = False
+
+    # -- blocking ------------------------------------------------------------------------
+
+    def recall(self, query: str) -> Recall:
+        """What the memory brings up for ``query``; stores nothing."""
+        return self._memory.recall(self.user_id, query)
+
+    def record(
+        self, query: str, reply: str, recall: Recall | None = None, *, attachments: Sequence[Attachment] = ()
+    ) -> Answer:
+        """Store one exchange, durably, and learn from what the reply cites.
+
+        Args:
+            query: What the user said.
+            reply: What the model replied, citation markers included.
+            recall: What the model was shown; without it nothing is learned.
+            attachments: What came with the user's message.
+        """
+        return self._memory.run(self._record(query, reply, recall, attachments))
+
+    def ask(self, query: str) -> Answer:
+        """Recall, answer and record in one step; by quoting the user when the memory has no language model."""
+        return self._memory.run(self._ask(query))
+
+    def add(self, *messages: Message) -> tuple[Turn, ...]:
+        """Store messages as they were said, durably, for conversations that took place elsewhere."""
+        return self._memory.run(self._add(messages))
+
+    def end(self) -> ReflectionReport:
+        """End the session and reflect it; a failure is in the report, and the session stays pending."""
+        return self._memory.run(self._end())
+
+    # -- for event loops -----------------------------------------------------------------
+
+    async def arecall(self, query: str) -> Recall:
+        """:meth:`recall` for event loops."""
+        return await self._memory.arecall(self.user_id, query)
+
+    async def arecord(
+        self, query: str, reply: str, recall: Recall | None = None, *, attachments: Sequence[Attachment] = ()
+    ) -> Answer:
+        """:meth:`record` for event loops."""
+        return await self._memory.arun(self._record(query, reply, recall, attachments))
+
+    async def aask(self, query: str) -> Answer:
+        """:meth:`ask` for event loops."""
+        return await self._memory.arun(self._ask(query))
+
+    async def aadd(self, *messages: Message) -> tuple[Turn, ...]:
+        """:meth:`add` for event loops."""
+        return await self._memory.arun(self._add(messages))
+
+    async def aend(self) -> ReflectionReport:
+        """:meth:`end` for event loops."""
+        return await self._memory.arun(self._end())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._memory.run(self._end() if kind is None else self._mark_ended())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._memory.arun(self._end() if kind is None else self._mark_ended())
+
+    # -- flows ---------------------------------------------------------------------------
+
+    def _open(self) -> Flow[None]:
+        if self._opened:
+            return
+        at = self._now()
+        yield from self._memory.opening(
+            Session(self.user_id, self.session_id, self.user_name, self.agent_name, started_at=at, last_at=at)
+        )
+        self._opened = True
+
+    def _record(self, query: str, reply: str, recall: Recall | None, attachments: Sequence[Attachment]) -> Flow[Answer]:
+        self._check(query, reply, recall)
+        yield from self._open()
+        citations = Citations(reply, (), "silent") if recall is None else self._memory.citations(recall, reply)
+        entry = None if recall is None else feedback_of(recall, citations, self._memory.clock())
+        said = Message("user", without_memories(query), attachments=tuple(attachments))
+        answered = Message("agent", without_memories(citations.text))
+        turns = yield from call(
+            self._memory.store.append,
+            self.user_id,
+            self.session_id,
+            [m for m in (said, answered) if m.text.strip() or m.attachments],
+            at=self._now(),
+            feedback=entry,
+        )
+        if recall is not None and entry is not None:
+            yield from self._memory.learning(recall)
+        yield from self._reflect_on_the_way(turns)
+        cited = () if recall is None else recall.memories(citations.numbers)
+        return Answer(citations.text, cited, citations, recall)
+
+    def _ask(self, query: str) -> Flow[Answer]:
+        recall = yield from self._memory.recalling(self.user_id, query)
+        history = yield from self._history()
+        reply = yield from self._memory.answering(recall, query, history)
+        return (yield from self._record(query, reply, recall, ()))
+
+    def _add(self, messages: Sequence[Message]) -> Flow[tuple[Turn, ...]]:
+        yield from self._open()
+        at = self._now()
+        turns = yield from call(self._memory.store.append, self.user_id, self.session_id, messages, at=at)
+        yield from self._reflect_on_the_way(turns)
+        return turns
+
+    def _reflect_on_the_way(self, turns: Sequence[Turn]) -> Flow[None]:
+        """Reflect an endless session whenever enough turns have come together; after a failure, twice as many."""
+        limit = self._memory.config.session_turns
+        if limit is None or not turns:
+            return
+        session = yield from call(self._memory.store.session, self.user_id, self.session_id)
+        if session.turns - session.reflected >= limit * 2**session.attempts:
+            yield from self._memory.reflecting(self.user_id, self.session_id)
+
+    def _end(self) -> Flow[ReflectionReport]:
+        if not self._opened:
+            return ReflectionReport(self.user_id, self.session_id, "nothing")
+        self._opened = False
+        return (yield from self._memory.ending(self.user_id, self.session_id))
+
+    def _mark_ended(self) -> Flow[None]:
+        if self._opened:
+            yield from call(self._memory.store.end_session, self.user_id, self.session_id)
+
+    def _history(self) -> Flow[str]:
+        if not self._opened:
+            return ""
+        turns = yield from call(self._memory.store.turns, self.user_id, self.session_id)
+        return "\n".join(f"{as_data(t.speaker)}: {as_data(t.content)}" for t in turns[-_HISTORY_TURNS:])
+
+    def _check(self, query: str, reply: str, recall: Recall | None) -> None:
+        for name, value in (("query", query), ("reply", reply)):
+            if not isinstance(value, str):
+                raise InputError(f"{name} is a string; got {type(value).__name__}")
+        if recall is not None and recall.user_id != self.user_id:
+            raise InputError(f"this recall is of user {recall.user_id!r}, the chat of {self.user_id!r}")
+
+    def _now(self) -> datetime:
+        return self._memory.clock() if self._at is None else self._at

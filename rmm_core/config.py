@@ -1,0 +1,202 @@
+"""Every knob, with its measured default and the paper's value."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self
+
+from rmm_core.errors import ConfigError
+from rmm_core.types import Role
+
+
+@dataclass(frozen=True, kw_only=True)
+class RMMConfig:
+    """Settings of one memory; ``RMMConfig()`` is the measured default.
+
+    ``RMMConfig.paper()`` gives the settings and the sampling of the paper's section 5 to the
+    letter, for research: with normalised embeddings they retrieve worse than no reranker at all
+    (see ``docs/architecture.md``).
+
+    Retrieval:
+        top_k: K, how many each list of candidates brings to the reranker.
+        top_m: M, how many memories the model is shown.
+        lexical: Whether candidates also come from, and are scored by, the words they share
+            with the query. Off in the paper.
+        own_weight, window_weight, session_weight: Where the weights of the lexical features
+            start, in units of cosine similarity. They are learned.
+        floor: Candidates scoring below this are not shown at all; None shows the best M
+            whatever they score. In units of cosine similarity plus weighted lexical features.
+        prompt_tokens: Budget of the memory block, at four characters a token; the lowest
+            ranked memories are left out until it fits. None sets no bound.
+
+    Ranking and learning (paper section 4):
+        logit_scale: What scores are multiplied by before noise and softmax; cosines lie in
+            [-1, 1] and mean nothing to either. The paper has none, which is 1.
+        serving: ``"greedy"`` shows the best M; ``"sampled"`` draws them with Gumbel noise (eq. 2).
+        temperature: tau of the selection probabilities.
+        baseline: b of eq. 3.
+        estimator: ``"listwise"``: likelihood of the cited among the shown. ``"reinforce"``: eq. 3.
+        learning_rate: Step for the two matrices.
+        feature_learning_rate: Step for the lexical weights.
+        batch_size: Answers per update.
+        anchor: Share by which every update also pulls the weights back to where they started.
+        guard: Whether the prior ranking serves while the learned one is measurably worse.
+        learner_scope: ``"store"``: all users of a store train one reranker. ``"user"``: each
+            user has their own, and nobody's citations move anybody else's ranking.
+        attribution: What an answer without any marker means. ``"markers"``: nothing is learned.
+            ``"overlap"``: the memories whose words it repeats count as cited. ``"auto"``: overlap
+            when the memory has no language model, markers otherwise.
+
+    Reflection (paper section 3):
+        speakers: Whose facts are extracted, in this order, one model call each.
+        neighbours: How many similar memories the update decision is shown.
+        piece_turns: Sessions longer than this are extracted in pieces of this many turns;
+            None never cuts.
+        piece_overlap: Turns that neighbouring pieces share.
+        piece_characters: A piece also ends before it would grow past this.
+        unfiled: Whether turns no topic refers to stay reachable. Off in the paper.
+
+    Sessions:
+        idle_minutes: A session silent for longer counts as ended.
+        session_turns: A session is reflected on its way whenever this many turns have come
+            together; None waits for its end.
+
+    Other:
+        seed: Of all randomness.
+        cache_bytes: Bound on the per-user search indexes kept in memory.
+    """
+
+    top_k: int = 20
+    top_m: int = 5
+    lexical: bool = True
+    own_weight: float = 0.4
+    window_weight: float = 0.7
+    session_weight: float = 0.1
+    floor: float | None = None
+    prompt_tokens: int | None = 4000
+
+    logit_scale: float = 10.0
+    serving: Literal["greedy", "sampled"] = "greedy"
+    temperature: float = 0.5
+    baseline: float = 0.5
+    estimator: Literal["listwise", "reinforce"] = "listwise"
+    learning_rate: float = 0.03
+    feature_learning_rate: float = 0.01
+    batch_size: int = 4
+    anchor: float = 1e-3
+    guard: bool = True
+    learner_scope: Literal["store", "user"] = "store"
+    attribution: Literal["auto", "markers", "overlap"] = "auto"
+
+    speakers: tuple[Role, ...] = ("user", "agent")
+    neighbours: int = 5
+    piece_turns: int | None = 20
+    piece_overlap: int = 2
+    piece_characters: int = 12_000
+    unfiled: bool = True
+
+    idle_minutes: float = 30.0
+    session_turns: int | None = 200
+
+    seed: int = 0
+    cache_bytes: int = 256 * 1024 * 1024
+
+    def __new__(cls, **given: Any) -> Self:
+        """Refuse unknown settings before the generated ``__init__`` sees them."""
+        known = [f.name for f in fields(cls)]
+        for name in given:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
+                raise ConfigError(f"RMMConfig has no setting {name!r}; {hint}")
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ConfigError(f"{name} is one of {', '.join(map(repr, allowed))}; got {value!r}")
+        for name, rule, test in _RULES:
+            value = getattr(self, name)
+            if not _holds(test, value):
+                raise ConfigError(f"{name} must be {rule}; got {value!r}")
+        if not self.speakers or any(s not in ("user", "agent") for s in self.speakers):
+            raise ConfigError(f"speakers holds 'user', 'agent' or both; got {self.speakers!r}")
+        if self.piece_turns is not None and self.piece_overlap >= self.piece_turns:
+            raise ConfigError(f"piece_overlap ({self.piece_overlap}) must be below piece_turns ({self.piece_turns})")
+        if self.top_m > self.top_k:
+            raise ConfigError(f"top_m ({self.top_m}) must not be above top_k ({self.top_k})")
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """The settings of the paper (its section 5): K = 20, M = 5, sampled serving, REINFORCE."""
+        settings: dict[str, Any] = {
+            "top_k": 20,
+            "top_m": 5,
+            "lexical": False,
+            "prompt_tokens": None,
+            "logit_scale": 1.0,
+            "serving": "sampled",
+            "temperature": 0.5,
+            "baseline": 0.5,
+            "estimator": "reinforce",
+            "learning_rate": 1e-3,
+            "batch_size": 4,
+            "anchor": 0.0,
+            "guard": False,
+            "neighbours": 20,
+            "piece_turns": None,
+            "unfiled": False,
+        }
+        return cls(**(settings | changes))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings by name, for logs and benchmark records."""
+        return asdict(self)
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "serving": ("greedy", "sampled"),
+    "estimator": ("listwise", "reinforce"),
+    "learner_scope": ("store", "user"),
+    "attribution": ("auto", "markers", "overlap"),
+}
+
+
+def _holds(test: Callable[[Any], bool], value: Any) -> bool:
+    """Whether ``value`` passes ``test``; a value of the wrong type does not."""
+    try:
+        return not isinstance(value, bool) and test(value)
+    except TypeError:
+        return False
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 1
+
+
+_RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
+    ("top_k", "a whole number of at least 1", _count),
+    ("top_m", "a whole number of at least 1", _count),
+    ("neighbours", "a whole number of at least 1", _count),
+    ("batch_size", "a whole number of at least 1", _count),
+    ("piece_characters", "a whole number of at least 1", _count),
+    ("piece_turns", "None or a whole number of at least 1", lambda v: v is None or _count(v)),
+    ("session_turns", "None or a whole number of at least 1", lambda v: v is None or _count(v)),
+    ("prompt_tokens", "None or a whole number of at least 1", lambda v: v is None or _count(v)),
+    ("piece_overlap", "a whole number of at least 0", lambda v: isinstance(v, int) and v >= 0),
+    ("floor", "None or a number", lambda v: v is None or v == v + 0.0),
+    ("cache_bytes", "at least 0", lambda v: v >= 0),
+    ("own_weight", "at least 0", lambda v: v >= 0),
+    ("window_weight", "at least 0", lambda v: v >= 0),
+    ("session_weight", "at least 0", lambda v: v >= 0),
+    ("logit_scale", "above 0", lambda v: v > 0),
+    ("temperature", "above 0", lambda v: v > 0),
+    ("learning_rate", "at least 0", lambda v: v >= 0),
+    ("feature_learning_rate", "at least 0", lambda v: v >= 0),
+    ("anchor", "between 0 and 1", lambda v: 0 <= v < 1),
+    ("idle_minutes", "at least 0", lambda v: v >= 0),
+)

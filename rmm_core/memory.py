@@ -1,0 +1,396 @@
+"""The facade: one object that remembers many users across sessions."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from os import PathLike
+from types import TracebackType
+from typing import Self, TypeVar
+
+from rmm_core import transfer
+from rmm_core.chat import Chat
+from rmm_core.config import RMMConfig
+from rmm_core.errors import ConfigError, InputError, NotFoundError, RMMError, StoreClosedError
+from rmm_core.extractive import ExtractiveAnswerer, ExtractiveReflector
+from rmm_core.flow import Flow, Services, arun, call, embed, run
+from rmm_core.prospective import LLMReflector, reflect
+from rmm_core.protocols import LLM, Answerer, Embedder, MemoryStore, Reflector
+from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback_of
+from rmm_core.stores import open_store
+from rmm_core.trainer import Trainer
+from rmm_core.types import Citations, Kind, Memory, Recall, ReflectionReport, Session, UserStatus
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class ReflectiveMemory:
+    """Long-term memory for the users of a chat (Reflective Memory Management, ACL 2025).
+
+    Every operation exists twice, blocking (``recall``) and for event loops (``arecall``); both run the
+    same flow. All methods may be called from any thread.
+
+    Args:
+        store: Where everything is kept.
+        llm: The language model that reflects, and answers in :meth:`Chat.ask`. Without one, reflection and
+            answers are extractive: made of the users' own sentences.
+        embedder: Turns texts into vectors.
+        config: Settings.
+        reflector: How sessions become memories, instead of the two ways above.
+        clock: Tells the time; timezone-aware.
+        on_reflection: Called with the report of every reflection, failed ones included.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        *,
+        llm: LLM | None = None,
+        embedder: Embedder | None = None,
+        config: RMMConfig | None = None,
+        reflector: Reflector | None = None,
+        clock: Callable[[], datetime] | None = None,
+        on_reflection: Callable[[ReflectionReport], None] | None = None,
+    ) -> None:
+        if embedder is None:
+            raise ConfigError(
+                "a memory needs an embedder: pass embedder=..., for example "
+                "rmm_core.models.SentenceTransformerEmbedder('all-MiniLM-L6-v2')"
+            )
+        self.config = RMMConfig() if config is None else config
+        self.store = store
+        self.clock = _now if clock is None else clock
+        self._services = Services(llm, embedder)
+        self._by_overlap = self.config.attribution == "overlap" or (self.config.attribution == "auto" and llm is None)
+        self._reflector = reflector or (LLMReflector(self.config) if llm is not None else ExtractiveReflector())
+        self._answerer: Answerer = LLMAnswerer() if llm is not None else ExtractiveAnswerer()
+        self._on_reflection = on_reflection
+        self._trainer = Trainer(store, self.config)
+        self._recaller = Recaller(store, self._trainer, self.config)
+        self._open: set[tuple[str, str]] = set()
+
+    @classmethod
+    def open(
+        cls,
+        place: str | PathLike[str],
+        *,
+        llm: LLM | None = None,
+        embedder: Embedder | None = None,
+        config: RMMConfig | None = None,
+        reflector: Reflector | None = None,
+        clock: Callable[[], datetime] | None = None,
+        on_reflection: Callable[[ReflectionReport], None] | None = None,
+    ) -> Self:
+        """The memory at ``place``: the path of a file, or ``":memory:"``.
+
+        Raises:
+            ConfigError: When a setting or ``place`` cannot work.
+            StoreError: When the file cannot be opened or is something else.
+        """
+        config = RMMConfig() if config is None else config
+        if embedder is None:
+            cls(None, config=config)  # type: ignore[arg-type]  # raises before a file is made
+        return cls(
+            open_store(place, config),
+            llm=llm,
+            embedder=embedder,
+            config=config,
+            reflector=reflector,
+            clock=clock,
+            on_reflection=on_reflection,
+        )
+
+    # -- talking -------------------------------------------------------------------------
+
+    def chat(
+        self,
+        user_id: str,
+        *,
+        session_id: str | None = None,
+        user_name: str = "User",
+        agent_name: str = "Assistant",
+        at: datetime | None = None,
+    ) -> Chat:
+        """A session with a user, to be used with ``with`` or ``async with``; leaving the block ends it.
+
+        Args:
+            user_id: Whose memory it is.
+            session_id: Names the session; an existing one goes on. Made up when left out.
+            user_name: What the user is called in turns and memories.
+            agent_name: What the other side is called.
+            at: When the session takes place, for conversations from the past; now when left out.
+        """
+        session_id = uuid.uuid4().hex if session_id is None else session_id
+        return Chat(
+            self,
+            user_id=checked_id(user_id, "user_id"),
+            session_id=checked_id(session_id, "session_id"),
+            user_name=user_name,
+            agent_name=agent_name,
+            at=None if at is None else _aware(at),
+        )
+
+    def recall(self, user_id: str, query: str, *, top_m: int | None = None) -> Recall:
+        """What the memory brings up for a query; stores nothing.
+
+        Args:
+            user_id: Whose memory to search.
+            query: What the user says now.
+            top_m: How many memories to show, in place of the configured M.
+
+        Raises:
+            DimensionError: When the bank was built with another embedder.
+            EmbedderError: When the embedder fails.
+        """
+        return self.run(self.recalling(user_id, query, top_m))
+
+    async def arecall(self, user_id: str, query: str, *, top_m: int | None = None) -> Recall:
+        """:meth:`recall` for event loops."""
+        return await self.arun(self.recalling(user_id, query, top_m))
+
+    def feedback(self, recall: Recall, reply: str) -> Citations:
+        """Learn from the citations of a reply without storing a turn; the same recall counts once.
+
+        Returns:
+            The reply without its markers, and what it cites.
+        """
+        return self.run(self._feedback(recall, reply))
+
+    async def afeedback(self, recall: Recall, reply: str) -> Citations:
+        """:meth:`feedback` for event loops."""
+        return await self.arun(self._feedback(recall, reply))
+
+    # -- reflecting ----------------------------------------------------------------------
+
+    def reflect_pending(self, user_id: str | None = None) -> list[ReflectionReport]:
+        """Reflect every session that ended or fell silent and that the bank does not know yet.
+
+        Call it at start-up and from time to time; sessions whose reflection fails again stay pending.
+        """
+        return self.run(self._reflect_pending(user_id))
+
+    async def areflect_pending(self, user_id: str | None = None) -> list[ReflectionReport]:
+        """:meth:`reflect_pending` for event loops."""
+        return await self.arun(self._reflect_pending(user_id))
+
+    # -- looking and deleting ------------------------------------------------------------
+
+    def memories(self, user_id: str, *, kind: Kind | None = None) -> tuple[Memory, ...]:
+        """A user's memories, oldest first."""
+        return self.store.memories(checked_id(user_id, "user_id"), kind=kind)
+
+    def get(self, user_id: str, memory_id: str) -> Memory:
+        """One memory.
+
+        Raises:
+            NotFoundError: When the user has no such memory.
+        """
+        return self.store.get(checked_id(user_id, "user_id"), memory_id)
+
+    def delete(self, user_id: str, memory_id: str) -> bool:
+        """Delete a memory, its history, and the turns that no other memory rests on; whether there was one."""
+        return self.store.delete(checked_id(user_id, "user_id"), memory_id)
+
+    def forget_user(self, user_id: str) -> None:
+        """Delete everything of one user and rewrite the file, so that nothing of it can be read there.
+
+        A reranker shared by all users (``learner_scope="store"``) keeps what it learned: weights, no text.
+        """
+        user_id = checked_id(user_id, "user_id")
+        self.store.forget_user(user_id)
+        self._trainer.forget(user_id)
+        self._open = {(u, s) for u, s in self._open if u != user_id}
+
+    def users(self) -> list[str]:
+        """All user ids, sorted."""
+        return list(self.store.users())
+
+    def status(self, user_id: str) -> UserStatus:
+        """How a user's memory stands: counts, sessions, what is pending and why, what the reranker does."""
+        user_id = checked_id(user_id, "user_id")
+        memories, sessions = self.store.memories(user_id), self.store.sessions(user_id)
+        width = self.store.width()
+        state = None if width is None else self._trainer.state(user_id, width)
+        return UserStatus(
+            user_id=user_id,
+            topics=sum(m.kind == "topic" for m in memories),
+            unfiled=sum(m.kind == "unfiled" for m in memories),
+            turns=sum(s.turns for s in sessions),
+            updates=state.updates if state else 0,
+            ranking="learned" if state and state.updates and state.trusted(self.config) else "prior",
+            sessions=sessions,
+        )
+
+    def export_user(self, user_id: str) -> Iterator[str]:
+        """Everything kept of a user, as JSON lines."""
+        return transfer.export_lines(self.store, checked_id(user_id, "user_id"))
+
+    def import_user(self, lines: Iterable[str], *, user_id: str | None = None) -> str:
+        """Restore a user from what :meth:`export_user` gave, and return the id.
+
+        Args:
+            lines: The exported lines.
+            user_id: Another id to restore under.
+
+        Raises:
+            InputError: When a line is malformed, or the user has something stored already; nothing is stored then.
+        """
+        return self.run(self._import(lines, user_id))
+
+    def reembed(self) -> int:
+        """Embed every memory of every user anew, for another embedder; how many were.
+
+        Learning starts anew when the width changes.
+        """
+        return self.run(self._reembed())
+
+    def close(self) -> None:
+        """End the sessions opened here, reflect what is pending, and let go of the store; twice is fine."""
+        try:
+            for user_id, session_id in sorted(self._open):
+                self.store.end_session(user_id, session_id)
+            self._open.clear()
+            self.reflect_pending()
+        except StoreClosedError:
+            return
+        finally:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    # -- flows, which chats and adapters drive ---------------------------------------------
+
+    def run(self, flow: Flow[T]) -> T:
+        """Drive a flow with this memory's models, blocking."""
+        return run(flow, self._services)
+
+    async def arun(self, flow: Flow[T]) -> T:
+        """Drive a flow with this memory's models, without blocking the event loop."""
+        return await arun(flow, self._services)
+
+    def recalling(self, user_id: str, query: str, top_m: int | None = None) -> Flow[Recall]:
+        """:meth:`recall` as a flow."""
+        if not isinstance(query, str):
+            raise InputError(f"a query is a string; got {type(query).__name__}")
+        return self._recaller.recall(uuid.uuid4().hex, checked_id(user_id, "user_id"), query, top_m=top_m)
+
+    def answering(self, recall: Recall, query: str, history: str) -> Flow[str]:
+        """A reply to ``query`` that cites what was recalled, as a flow."""
+        return self._answerer.answer(recall, query, history)
+
+    def citations(self, recall: Recall, reply: str) -> Citations:
+        """What a reply cites; by the words it repeats where the configuration says so and it has no marker."""
+        return citations_of(reply, recall, by_overlap=self._by_overlap)
+
+    def learning(self, recall: Recall) -> Flow[None]:
+        """Let the reranker catch up with the learning log, as a flow; a failure is logged, not raised."""
+        try:
+            yield from call(self._trainer.catch_up, recall.user_id, len(recall.embedding))
+        except RMMError:
+            logger.exception("learning failed; the log is kept and learned from later")
+
+    def reflecting(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
+        """Reflect one session, as a flow; a failure leaves it pending and is reported, not raised."""
+        try:
+            report = yield from reflect(self.store, self._reflector, self.config, user_id, session_id)
+        except StoreClosedError:
+            raise
+        except RMMError as error:
+            report = yield from call(self._failed, user_id, session_id, error)
+        if self._on_reflection is not None:
+            self._on_reflection(report)
+        return report
+
+    def ending(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
+        """End one session and reflect it and the user's other pending ones, as a flow."""
+        yield from call(self.store.end_session, user_id, session_id)
+        self._open.discard((user_id, session_id))
+        report = yield from self.reflecting(user_id, session_id)
+        if report.status != "pending":
+            yield from self._reflect_pending(user_id)
+        return report
+
+    def opening(self, session: Session) -> Flow[Session]:
+        """Make sure that a session is there and open, as a flow."""
+        opened = yield from call(self.store.open_session, session)
+        self._open.add((session.user_id, session.id))
+        return opened
+
+    def _failed(self, user_id: str, session_id: str, error: RMMError) -> ReflectionReport:
+        """Note a failed reflection, unless there is nothing left to reflect: done or forgotten by somebody else."""
+        try:
+            session = self.store.session(user_id, session_id)
+        except NotFoundError:
+            return ReflectionReport(user_id, session_id, "already")
+        if session.reflected >= session.turns:
+            return ReflectionReport(user_id, session_id, "already")
+        self.store.fail_session(user_id, session_id, str(error))
+        logger.warning("a session stays pending: %s", error)
+        return ReflectionReport(user_id, session_id, "pending", error=str(error))
+
+    def _feedback(self, recall: Recall, reply: str) -> Flow[Citations]:
+        citations = self.citations(recall, reply)
+        entry = feedback_of(recall, citations, self.clock())
+        if entry is not None:
+            yield from call(self.store.add_feedback, entry)
+            yield from self.learning(recall)
+        return citations
+
+    def _reflect_pending(self, user_id: str | None) -> Flow[list[ReflectionReport]]:
+        idle_since = self.clock() - timedelta(minutes=self.config.idle_minutes)
+        waiting = yield from call(self.store.pending, idle_since=idle_since, user_id=user_id)
+        reports = []
+        for session in waiting:
+            reports.append((yield from self.reflecting(session.user_id, session.id)))  # noqa: PERF401
+        return reports
+
+    def _import(self, lines: Iterable[str], user_id: str | None) -> Flow[str]:
+        content = transfer.parse_lines(lines)
+        user_id = checked_id(content.user_id if user_id is None else user_id, "user_id")
+        vectors = yield from embed([m.summary for m in content.memories])
+        yield from call(transfer.restore, self.store, content, vectors, user_id)
+        return user_id
+
+    def _reembed(self) -> Flow[int]:
+        count = 0
+        for user_id in (yield from call(self.users)):
+            memories = yield from call(self.store.memories, user_id)
+            vectors = yield from embed([m.summary for m in memories])
+            rows = {m.id: v for m, v in zip(memories, vectors, strict=True)}
+            yield from call(self.store.reembed, user_id, rows)
+            count += len(rows)
+        return count
+
+
+def checked_id(value: str, name: str) -> str:
+    """``value`` when it can name a user or a session.
+
+    Raises:
+        InputError: When it is no string, blank, or holds what no database can keep.
+    """
+    if not isinstance(value, str):
+        raise InputError(f"{name} is a string; got {type(value).__name__}")
+    if not value.strip():
+        raise InputError(f"{name} is blank; every call names its user, there is no default one")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{name} holds half a character: {error}") from error
+    if "\x00" in value:
+        raise InputError(f"{name} holds a NUL character")
+    return value
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _aware(at: datetime) -> datetime:
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at

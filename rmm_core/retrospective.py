@@ -1,0 +1,132 @@
+"""Retrospective reflection: what is shown for a query, and what its citations say (paper section 4)."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal
+
+import numpy as np
+
+from rmm_core.citations import parse_citations
+from rmm_core.config import RMMConfig
+from rmm_core.extractive import attribute
+from rmm_core.flow import Flow, call, complete, embed
+from rmm_core.prompts import shown_memory
+from rmm_core.protocols import MemoryStore
+from rmm_core.reranker import Ranking
+from rmm_core.trainer import Trainer
+from rmm_core.types import Candidate, Citations, Feedback, Memory, Recall, Shown, Turn, TurnRef, Vector
+
+
+class Recaller:
+    """Brings up memories for queries: embed, K candidates, rerank, the M best with their turns."""
+
+    def __init__(self, store: MemoryStore, trainer: Trainer, config: RMMConfig) -> None:
+        self._store = store
+        self._trainer = trainer
+        self._config = config
+        self._rng = np.random.default_rng(config.seed)
+        self._rng_lock = threading.Lock()
+
+    def recall(self, recall_id: str, user_id: str, query: str, *, top_m: int | None = None) -> Flow[Recall]:
+        """Algorithm 1, steps 1 and 2."""
+        vectors = yield from embed([query])
+        return (yield from call(self._recall, recall_id, user_id, query, vectors[0], top_m))
+
+    def _recall(self, recall_id: str, user_id: str, query: str, vector: Vector, top_m: int | None) -> Recall:
+        c = self._config
+        text = query if c.lexical else ""
+        found = self._store.search(user_id, vector, text=text, limit=max(c.top_k, top_m or 0))
+        if not found:
+            return Recall(recall_id, user_id, query, vector, (), np.zeros(0, dtype=np.float32), ())
+        ranking, by = self._rank(user_id, vector, found)
+        candidates = tuple(replace(found[i], score=float(ranking.scores[i])) for i in ranking.order)
+        best = [x for x in candidates if c.floor is None or x.score >= c.floor]
+        shown = self._show(user_id, [x.memory for x in best[: c.top_m if top_m is None else top_m]])
+        return Recall(recall_id, user_id, query, vector, candidates, ranking.noise[ranking.order], shown, by)
+
+    def _rank(
+        self, user_id: str, vector: Vector, found: tuple[Candidate, ...]
+    ) -> tuple[Ranking, Literal["learned", "prior"]]:
+        state = self._trainer.state(user_id, len(vector))
+        learned = state.updates > 0 and state.trusted(self._config)
+        reranker = state.reranker if learned else state.prior
+        rows = np.stack([x.embedding for x in found])
+        features = np.stack([x.features for x in found])
+        by: Literal["learned", "prior"] = "learned" if learned else "prior"
+        if self._config.serving == "greedy":
+            return reranker.rank(vector, rows, features), by
+        with self._rng_lock:
+            return reranker.sample(vector, rows, features, self._rng), by
+
+    def _show(self, user_id: str, memories: list[Memory]) -> tuple[Shown, ...]:
+        refs = [ref for m in memories for ref in m.evidence]
+        turns = self._store.turns_at(user_id, refs)
+        shown = [_shown(number, memory, turns) for number, memory in enumerate(memories, start=1)]
+        if self._config.prompt_tokens is not None:
+            shown = within(shown, self._config.prompt_tokens)
+        return tuple(shown)
+
+
+def within(shown: list[Shown], tokens: int, characters_per_token: float = 4.0) -> list[Shown]:
+    """The memories that fit a budget, whole, the lowest ranked left out first.
+
+    One that could never fit alone is left out before the others have to make room for it.
+    """
+    bound = tokens * characters_per_token
+    lengths = {s.memory.id: len(shown_memory(s)) for s in shown}
+    kept = [s for s in shown if lengths[s.memory.id] <= bound]
+    while sum(lengths[s.memory.id] for s in kept) > bound:
+        kept.pop()
+    return [replace(s, number=number) for number, s in enumerate(kept, start=1)]
+
+
+class LLMAnswerer:
+    """Answers with the language model (algorithm 1, step 3): one call gives the answer and its citations."""
+
+    def answer(self, recall: Recall, query: str, history: str) -> Flow[str]:
+        """See :class:`~rmm_core.protocols.Answerer`."""
+        return complete(recall.prompt(query, history))
+
+
+def citations_of(reply: str, recall: Recall, *, by_overlap: bool) -> Citations:
+    """What a reply cites of a recall.
+
+    Args:
+        reply: The reply, markers included.
+        recall: What was shown.
+        by_overlap: Whether a reply without any marker cites the memories whose words it repeats.
+    """
+    citations = parse_citations(reply, len(recall.shown))
+    if by_overlap and citations.status == "silent":
+        numbers = attribute(citations.text, recall.shown)
+        if numbers:
+            return Citations(citations.text, numbers, "cited")
+    return citations
+
+
+def feedback_of(recall: Recall, citations: Citations, at: datetime) -> Feedback | None:
+    """What the citations of an answer say about its recall (algorithm 1, step 4); None when nothing.
+
+    An answer without any marker, or with malformed ones, says nothing: it must not count as "nothing was useful".
+    """
+    if not recall.shown or citations.status in ("silent", "malformed"):
+        return None
+    place = {c.memory.id: i for i, c in enumerate(recall.candidates)}
+    return Feedback(
+        recall_id=recall.id,
+        user_id=recall.user_id,
+        embedding=recall.embedding,
+        memory_ids=tuple(c.memory.id for c in recall.candidates),
+        features=np.stack([c.features for c in recall.candidates]),
+        noise=recall.noise,
+        shown=tuple(place[s.memory.id] for s in recall.shown),
+        cited=tuple(place[m.id] for m in recall.memories(citations.numbers)),
+        at=at,
+    )
+
+
+def _shown(number: int, memory: Memory, turns: dict[TurnRef, Turn]) -> Shown:
+    return Shown(number, memory, tuple(turns[ref] for ref in memory.evidence if ref in turns))

@@ -1,0 +1,205 @@
+"""The search index of one user's bank: a cache that is rebuilt from the database, never trusted.
+
+FAISS holds the embeddings, SQLite's FTS5 in memory holds the words, one table per lexical view. Each
+user has an index of their own, so that what others said changes neither a word's weight nor what
+fits into a result, and a bank's statistics are those of its own language and topics.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rmm_core.stores._words import TOKENIZER, match_expression, spaced
+from rmm_core.types import LEXICAL_VIEWS, Kind, Vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """What is indexed of one memory.
+
+    Attributes:
+        own: Its summary and evidence.
+        window: Its evidence with the neighbouring turns.
+        sessions: The sessions its evidence lies in.
+    """
+
+    memory_id: str
+    kind: Kind
+    embedding: Vector
+    own: str
+    window: str
+    sessions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A memory found, with its lexical features in the order of ``LEXICAL_VIEWS``."""
+
+    memory_id: str
+    features: Vector
+
+
+@dataclass(slots=True)
+class BankIndex:
+    """Dense and lexical index of one bank. Callers hold :attr:`lock`."""
+
+    version: int = 0
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _documents: dict[int, tuple[str, Kind, tuple[int, ...]]] = field(default_factory=dict)
+    _sessions: dict[str, int] = field(default_factory=dict)
+    _faiss: Any = None
+    _db: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect(":memory:", check_same_thread=False))
+    _next: int = 1
+
+    def __post_init__(self) -> None:
+        """Create the tables."""
+        for view in LEXICAL_VIEWS:
+            self._db.execute(f"CREATE VIRTUAL TABLE {view} USING fts5(words, tokenize='{TOKENIZER}')")
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def size(self) -> int:
+        """Bytes held, about."""
+        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
+        (page,) = self._db.execute("PRAGMA page_size").fetchone()
+        dense = self._faiss.ntotal * (self._faiss.d * 4 + 8) if self._faiss is not None else 0
+        return int(pages * page + dense + 300 * len(self._documents))
+
+    def put(self, documents: Iterable[Document], sessions: dict[str, str]) -> None:
+        """Index documents, in place of those of the same ids, and the texts of their sessions."""
+        for session_id, text in sessions.items():
+            number = self._sessions.setdefault(session_id, len(self._sessions) + 1)
+            self._write("session", [(number, text)])
+        documents = list(documents)
+        self.remove(d.memory_id for d in documents)
+        numbers = range(self._next, self._next + len(documents))
+        self._next += len(documents)
+        for number, d in zip(numbers, documents, strict=True):
+            self._numbers[d.memory_id] = number
+            self._documents[number] = (d.memory_id, d.kind, tuple(self._sessions[s] for s in d.sessions))
+        self._write("own", [(n, d.own) for n, d in zip(numbers, documents, strict=True)])
+        self._write("window", [(n, d.window) for n, d in zip(numbers, documents, strict=True)])
+        if documents:
+            self._add_dense(np.stack([d.embedding for d in documents]), np.asarray(numbers, dtype=np.int64))
+
+    def remove(self, memory_ids: Iterable[str]) -> None:
+        """Take documents out; unknown ids are fine."""
+        numbers = [self._numbers.pop(i) for i in memory_ids if i in self._numbers]
+        if not numbers:
+            return
+        for number in numbers:
+            del self._documents[number]
+        for view in ("own", "window"):
+            self._db.executemany(f"DELETE FROM {view} WHERE rowid = ?", [(n,) for n in numbers])
+        self._faiss.remove_ids(np.asarray(numbers, dtype=np.int64))
+
+    def search(self, vector: Vector, text: str, limit: int, kind: Kind | None) -> list[Hit]:
+        """The union of the best by embedding and by words; see ``MemoryStore.search``."""
+        wanted = [n for n, (_, k, _) in self._documents.items() if kind in (None, k)]
+        if not wanted:
+            return []
+        found = dict.fromkeys(self._nearest(vector, limit, wanted if len(wanted) < len(self._documents) else None))
+        expression = match_expression(text)
+        views = [self._matches(view, expression) if expression else {} for view in LEXICAL_VIEWS]
+        allowed = set(wanted)
+        for scores in views[:2]:
+            ranked = ((-s, self._documents[n][0], n) for n, s in scores.items() if n in allowed)
+            found.update(dict.fromkeys(n for _, _, n in heapq.nsmallest(limit, ranked)))
+        return [Hit(self._documents[n][0], self._features(n, views)) for n in found]
+
+    def clear(self) -> None:
+        """Empty the index, so that it is built anew."""
+        for view in LEXICAL_VIEWS:
+            self._db.execute(f"DELETE FROM {view}")
+        self._numbers, self._documents, self._sessions, self._faiss = {}, {}, {}, None
+        self.version = 0
+
+    def _features(self, number: int, views: list[dict[int, float]]) -> Vector:
+        own, window, session = views
+        sessions = self._documents[number][2]
+        of_session = max((session.get(s, 0.0) for s in sessions), default=0.0)
+        return np.asarray([own.get(number, 0.0), window.get(number, 0.0), of_session], dtype=np.float32)
+
+    def _matches(self, view: str, expression: str) -> dict[int, float]:
+        """BM25 of every row of a view that holds one of the words, divided by the best."""
+        rows = self._db.execute(
+            f"SELECT rowid, -bm25({view}) FROM {view} WHERE {view} MATCH ?",
+            (expression,),
+        ).fetchall()
+        best = max((score for _, score in rows), default=0.0)
+        return {number: score / best for number, score in rows} if best > 0 else {}
+
+    def _nearest(self, vector: Vector, limit: int, wanted: list[int] | None) -> list[int]:
+        import faiss
+
+        parameters: Any = None
+        if wanted is not None:
+            selector = faiss.IDSelectorBatch(np.asarray(wanted, dtype=np.int64))
+            parameters = faiss.SearchParameters()
+            parameters.sel = selector  # which must outlive the search: hence the variable
+        count = min(limit, len(self._documents))
+        _, numbers = self._faiss.search(vector[None, :], count, params=parameters)
+        return [int(n) for n in numbers[0] if n >= 0]
+
+    def _add_dense(self, rows: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> None:
+        import faiss
+
+        if self._faiss is None:
+            self._faiss = faiss.IndexIDMap2(faiss.IndexFlatIP(rows.shape[1]))
+        self._faiss.add_with_ids(np.ascontiguousarray(rows, dtype=np.float32), numbers)
+
+    def _write(self, view: str, rows: list[tuple[int, str]]) -> None:
+        self._db.executemany(
+            f"INSERT OR REPLACE INTO {view} (rowid, words) VALUES (?, ?)",
+            ((number, spaced(text)) for number, text in rows),
+        )
+
+
+class IndexCache:
+    """The indexes of the banks used last, bounded by their bytes."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._lock = threading.Lock()
+        self._held: OrderedDict[str, BankIndex] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+
+    def get(self, user_id: str) -> BankIndex:
+        """The user's index, a new empty one when none is held."""
+        with self._lock:
+            if user_id not in self._held:
+                self._held[user_id] = BankIndex()
+            self._held.move_to_end(user_id)
+            return self._held[user_id]
+
+    def drop(self, user_id: str) -> None:
+        """Forget the user's index."""
+        with self._lock:
+            self._held.pop(user_id, None)
+            self._sizes.pop(user_id, None)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._held.clear()
+            self._sizes.clear()
+
+    def settle(self, user_id: str, measure: Callable[[], int]) -> None:
+        """Note the size of an index that changed, and let the longest unused go until all fit."""
+        size = measure()
+        with self._lock:
+            if user_id in self._held:
+                self._sizes[user_id] = size
+            while sum(self._sizes.values()) > self._bound and len(self._held) > 1:
+                oldest, _ = self._held.popitem(last=False)
+                self._sizes.pop(oldest, None)

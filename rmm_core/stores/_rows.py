@@ -1,0 +1,149 @@
+"""Rows of the SQLite store as values, and back."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from rmm_core.types import (
+    LEXICAL_VIEWS,
+    Attachment,
+    Feedback,
+    Matrix,
+    Memory,
+    Message,
+    Revision,
+    Session,
+    Turn,
+    TurnRef,
+    Vector,
+)
+
+SESSION_COLUMNS = "user_id, id, user_name, agent_name, started_at, last_at, turns, reflected, ended, attempts, error"
+TURN_COLUMNS = "session_id, position, role, speaker, text, at, attachments"
+MEMORY_COLUMNS = "id, user_id, kind, summary, created_at, updated_at"
+FEEDBACK_COLUMNS = "recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited"
+
+
+def time_text(at: datetime) -> str:
+    """A time as UTC text that sorts by time; a naive one is taken as UTC."""
+    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    return at.isoformat(timespec="microseconds")
+
+
+def session_of(row: tuple[Any, ...]) -> Session:
+    """A row of ``SESSION_COLUMNS``."""
+    user, name, user_name, agent_name, started, last, turns, reflected, ended, attempts, error = row
+    return Session(
+        user_id=user,
+        id=name,
+        user_name=user_name,
+        agent_name=agent_name,
+        started_at=datetime.fromisoformat(started),
+        last_at=datetime.fromisoformat(last),
+        turns=turns,
+        reflected=reflected,
+        ended=bool(ended),
+        attempts=attempts,
+        error=error,
+    )
+
+
+def turn_of(row: tuple[Any, ...]) -> Turn:
+    """A row of ``TURN_COLUMNS``."""
+    session_id, position, role, speaker, text, at, attachments = row
+    return Turn(
+        session_id=session_id,
+        index=position,
+        role=role,
+        speaker=speaker,
+        text=text,
+        at=datetime.fromisoformat(at),
+        attachments=tuple(Attachment(*parts) for parts in json.loads(attachments)),
+    )
+
+
+def message_row(message: Message, session: Session, at: datetime) -> tuple[str, str, str, str, str]:
+    """What a message adds to a row of turns: role, speaker, text, time, attachments."""
+    name = session.user_name if message.role == "user" else session.agent_name
+    said_at = at if message.at is None else message.at
+    return message.role, message.speaker or name, message.text, time_text(said_at), _packed(message.attachments)
+
+
+def said_row(turn: Turn) -> tuple[str, str, str]:
+    """The words, time and attachments of a row of turns."""
+    return turn.text, time_text(turn.at), _packed(turn.attachments)
+
+
+def session_row(session: Session) -> tuple[Any, ...]:
+    """A session as a row of ``SESSION_COLUMNS``."""
+    s = session
+    names = (s.user_id, s.id, s.user_name, s.agent_name, time_text(s.started_at), time_text(s.last_at))
+    return (*names, s.turns, s.reflected, int(s.ended), s.attempts, s.error)
+
+
+def _packed(attachments: tuple[Attachment, ...]) -> str:
+    return json.dumps([[a.kind, a.uri, a.caption] for a in attachments], ensure_ascii=False)
+
+
+def memory_of(row: tuple[Any, ...], evidence: tuple[TurnRef, ...] = (), history: tuple[Revision, ...] = ()) -> Memory:
+    """A row of ``MEMORY_COLUMNS`` with what belongs to it."""
+    name, user, kind, summary, created, updated = row
+    return Memory(
+        id=name,
+        user_id=user,
+        kind=kind,
+        summary=summary,
+        evidence=evidence,
+        created_at=datetime.fromisoformat(created),
+        updated_at=datetime.fromisoformat(updated),
+        history=history,
+    )
+
+
+def feedback_row(feedback: Feedback) -> tuple[Any, ...]:
+    """An entry of the learning log as a row of ``FEEDBACK_COLUMNS``."""
+    return (
+        feedback.recall_id,
+        feedback.user_id,
+        time_text(feedback.at),
+        blob(feedback.embedding),
+        json.dumps(feedback.memory_ids),
+        blob(feedback.features),
+        blob(feedback.noise),
+        json.dumps(feedback.shown),
+        json.dumps(feedback.cited),
+    )
+
+
+def feedback_of(row: tuple[Any, ...]) -> Feedback:
+    """A row of ``FEEDBACK_COLUMNS``."""
+    recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited = row
+    return Feedback(
+        recall_id=recall_id,
+        user_id=user_id,
+        embedding=vector(embedding),
+        memory_ids=tuple(json.loads(memory_ids)),
+        features=_matrix(features, len(LEXICAL_VIEWS)),
+        noise=vector(noise),
+        shown=tuple(json.loads(shown)),
+        cited=tuple(json.loads(cited)),
+        at=datetime.fromisoformat(at),
+    )
+
+
+def blob(array: Vector | Matrix) -> bytes:
+    """An array as little-endian float32 bytes."""
+    return np.ascontiguousarray(array, dtype="<f4").tobytes()
+
+
+def vector(packed: bytes) -> Vector:
+    """The vector that :func:`blob` packed."""
+    return np.frombuffer(packed, dtype="<f4").astype(np.float32, copy=False)
+
+
+def _matrix(packed: bytes, columns: int) -> Matrix:
+    return vector(packed).reshape(-1, columns)

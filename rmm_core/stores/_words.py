@@ -1,0 +1,44 @@
+"""Words for full-text search, in any script.
+
+SQLite's tokenizers split at spaces, which Chinese, Japanese, Thai, Lao, Khmer and Burmese do not
+write between words. Runs of those scripts are cut into overlapping pairs of characters first, in
+what is indexed and in what is asked, so that any word of two characters or more is found.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from rmm_core.stopwords import STOP_WORDS
+
+TOKENIZER = "porter unicode61 remove_diacritics 2"
+"""English stemming over words with their accents removed."""
+
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]+"
+)
+_WORD = re.compile(r"\w+")
+
+
+def spaced(text: str) -> str:
+    """``text`` in compatibility form, runs of unspaced scripts as overlapping pairs."""
+    return _UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", text))
+
+
+def _pairs(match: re.Match[str]) -> str:
+    run = match.group()
+    return " " + " ".join(run[i : i + 2] for i in range(max(len(run) - 1, 1))) + " "
+
+
+def match_expression(query: str, limit: int = 64) -> str:
+    """A full-text expression for any of the query's telling words; empty when it has no words at all.
+
+    Args:
+        query: What the user asked.
+        limit: How many different words are used, from the first; a bound on what a pasted document costs.
+    """
+    words = list(dict.fromkeys(w.casefold() for w in _WORD.findall(spaced(query))))
+    words = [w for w in words if w not in STOP_WORDS] or words
+    return " OR ".join(f'"{word}"' for word in words[:limit])

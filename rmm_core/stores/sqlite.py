@@ -1,0 +1,439 @@
+"""The embedded store: one SQLite file, safe for threads, processes and sudden death.
+
+Write-ahead log, full synchronisation (a commit survives power loss), secure deletion. One connection
+guarded by a lock serves all threads: every statement here is short, and what takes long, the search, runs
+on the indexes of :mod:`rmm_core.stores._index` outside of the lock.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from rmm_core.errors import ConflictError, DimensionError, InputError, NotFoundError, StoreClosedError, StoreError
+from rmm_core.protocols import BankChange, Entry, LearnerState
+from rmm_core.stores import _bank
+from rmm_core.stores._index import BankIndex, IndexCache
+from rmm_core.stores._migrations import migrate
+from rmm_core.stores._rows import (
+    FEEDBACK_COLUMNS,
+    SESSION_COLUMNS,
+    TURN_COLUMNS,
+    blob,
+    feedback_of,
+    feedback_row,
+    message_row,
+    said_row,
+    session_of,
+    session_row,
+    time_text,
+    turn_of,
+)
+from rmm_core.types import Candidate, Feedback, Kind, Memory, Message, Session, Turn, TurnRef, Vector
+
+
+class SQLiteStore:
+    """A :class:`~rmm_core.protocols.MemoryStore` in one file.
+
+    Args:
+        path: The file, made when it is not there; ``":memory:"`` for one that ends with the process.
+        cache_bytes: Bound on the search indexes kept in memory.
+        busy_seconds: How long to wait for another process that is writing.
+
+    Raises:
+        StoreError: When the file cannot be opened, or is not ours.
+    """
+
+    def __init__(self, path: str, *, cache_bytes: int = 256 * 1024 * 1024, busy_seconds: float = 10.0) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        self._cache = IndexCache(cache_bytes)
+        self._db: sqlite3.Connection | None = None
+        try:
+            db = sqlite3.connect(path, timeout=busy_seconds, check_same_thread=False, isolation_level=None)
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot open {path!r}: {error}; is its folder there, and writable?") from error
+        try:
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "temp_store = MEMORY"):
+                db.execute(f"PRAGMA {pragma}")
+            migrate(db)
+        except sqlite3.Error as error:
+            db.close()
+            raise StoreError(f"cannot use {path!r} as a memory: {error}") from error
+        except BaseException:
+            db.close()
+            raise
+        self._db = db
+
+    # -- sessions and turns --------------------------------------------------------------
+
+    def open_session(self, session: Session) -> Session:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            db.execute(
+                "INSERT INTO sessions (user_id, id, user_name, agent_name, started_at, last_at)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET ended = 0",
+                (
+                    session.user_id,
+                    session.id,
+                    session.user_name,
+                    session.agent_name,
+                    time_text(session.started_at),
+                    time_text(session.last_at),
+                ),
+            )
+            return _session(db, session.user_id, session.id)
+
+    def append(
+        self,
+        user_id: str,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        at: datetime,
+        feedback: Feedback | None = None,
+    ) -> tuple[Turn, ...]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            session = _session(db, user_id, session_id)
+            rows = [message_row(m, session, at) for m in messages]
+            db.executemany(
+                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                ((user_id, session_id, session.turns + i, *row) for i, row in enumerate(rows)),
+            )
+            last = max((row[3] for row in rows), default=time_text(session.last_at))
+            db.execute(
+                "UPDATE sessions SET turns = ?, last_at = max(last_at, ?) WHERE user_id = ? AND id = ?",
+                (session.turns + len(rows), last, user_id, session_id),
+            )
+            if feedback is not None:
+                _log(db, feedback)
+            return _turns(db, user_id, session_id, session.turns, None)
+
+    def end_session(self, user_id: str, session_id: str) -> Session:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            db.execute("UPDATE sessions SET ended = 1 WHERE user_id = ? AND id = ?", (user_id, session_id))
+            return _session(db, user_id, session_id)
+
+    def fail_session(self, user_id: str, session_id: str, error: str) -> Session:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            db.execute(
+                "UPDATE sessions SET attempts = attempts + 1, error = ? WHERE user_id = ? AND id = ?",
+                (error, user_id, session_id),
+            )
+            return _session(db, user_id, session_id)
+
+    def session(self, user_id: str, session_id: str) -> Session:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            return _session(db, user_id, session_id)
+
+    def sessions(self, user_id: str) -> tuple[Session, ...]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            rows = db.execute(
+                f"SELECT {SESSION_COLUMNS} FROM sessions WHERE user_id = ? ORDER BY started_at, id", (user_id,)
+            )
+            return tuple(map(session_of, rows))
+
+    def pending(self, *, idle_since: datetime, user_id: str | None = None) -> tuple[Session, ...]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            rows = db.execute(
+                f"SELECT {SESSION_COLUMNS} FROM sessions WHERE reflected < turns AND (ended OR last_at < ?)"
+                " AND (? IS NULL OR user_id = ?) ORDER BY started_at, user_id, id",
+                (time_text(idle_since), user_id, user_id),
+            )
+            return tuple(map(session_of, rows))
+
+    def turns(self, user_id: str, session_id: str, start: int = 0, stop: int | None = None) -> tuple[Turn, ...]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            return _turns(db, user_id, session_id, start, stop)
+
+    def turns_at(self, user_id: str, refs: Sequence[TurnRef]) -> dict[TurnRef, Turn]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            found: dict[TurnRef, Turn] = {}
+            for ref in refs:
+                for turn in _turns(db, user_id, ref.session_id, ref.index, ref.index + 1):
+                    found[ref] = turn
+            return found
+
+    # -- the bank ------------------------------------------------------------------------
+
+    def bank_version(self, user_id: str) -> int:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            return _bank.version(db, user_id)[0]
+
+    def commit(self, user_id: str, change: BankChange) -> int:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            version, _ = _bank.version(db, user_id)
+            if version != change.base_version:
+                raise ConflictError(f"the bank is at version {version}, the change was made on {change.base_version}")
+            if change.session_id:
+                session = _session(db, user_id, change.session_id)
+                if session.reflected != change.reflected_from:
+                    raise ConflictError(f"session {change.session_id!r} was reflected by somebody else")
+                db.execute(
+                    "UPDATE sessions SET reflected = ?, attempts = 0, error = '' WHERE user_id = ? AND id = ?",
+                    (change.reflected_to, user_id, change.session_id),
+                )
+            _check_widths(db, change.entries)
+            gone = [memory_id for memory_id in change.removed if _bank.remove(db, user_id, memory_id)]
+            number = _bank.raise_version(db, user_id, reset=bool(gone))
+            for entry in change.entries:
+                _bank.put(db, user_id, entry, number)
+            return number
+
+    def search(
+        self, user_id: str, vector: Vector, *, text: str = "", limit: int, kind: Kind | None = None
+    ) -> tuple[Candidate, ...]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        width = self.width()
+        if width is not None and width != len(vector):
+            raise DimensionError(width, len(vector))
+        index = self._cache.get(user_id)
+        with index.lock:
+            self._follow(user_id, index)
+            hits = {h.memory_id: h.features for h in index.search(vector, text, limit, kind)}
+        entries = self.entries(user_id, list(hits))
+        candidates = [
+            Candidate(e.memory, e.embedding, hits[i], float(e.embedding @ vector)) for i, e in entries.items()
+        ]
+        return tuple(sorted(candidates, key=lambda c: (-c.score, c.memory.id)))
+
+    def get(self, user_id: str, memory_id: str) -> Memory:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        entry = self.entries(user_id, [memory_id]).get(memory_id)
+        if entry is None:
+            raise NotFoundError(f"user {user_id!r} has no memory {memory_id!r}")
+        return entry.memory
+
+    def memories(self, user_id: str, *, kind: Kind | None = None) -> tuple[Memory, ...]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            found = [e.memory for e in _bank.entries(db, user_id, None)]
+        return tuple(
+            sorted((m for m in found if kind in (None, m.kind)), key=lambda m: (m.created_at, m.evidence, m.id))
+        )
+
+    def entries(self, user_id: str, memory_ids: Sequence[str]) -> dict[str, Entry]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            return {e.memory.id: e for e in _bank.entries(db, user_id, memory_ids)}
+
+    def delete(self, user_id: str, memory_id: str) -> bool:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            was_there = _bank.delete(db, user_id, memory_id)
+            if was_there:
+                _bank.raise_version(db, user_id, reset=True)
+        if was_there:
+            self._scrub(whole=False)
+        return was_there
+
+    def forget_user(self, user_id: str) -> None:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            for table in ("sessions", "turns", "memories", "evidence", "revisions", "feedback", "banks"):
+                db.execute(f"DELETE FROM {table} WHERE user_id = ?", (user_id,))
+            db.execute("DELETE FROM learners WHERE scope = ?", (f"user:{user_id}",))
+        self._cache.drop(user_id)
+        self._scrub(whole=True)
+
+    def restore_user(
+        self, user_id: str, sessions: Sequence[Session], turns: Sequence[Turn], entries: Sequence[Entry]
+    ) -> None:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            if user_id in self.users():
+                raise InputError(f"user {user_id!r} has something stored; forget the user or import under another id")
+            marks = ", ".join("?" * len(SESSION_COLUMNS.split(",")))
+            db.executemany(f"INSERT INTO sessions ({SESSION_COLUMNS}) VALUES ({marks})", map(session_row, sessions))
+            db.executemany(
+                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                ((user_id, t.session_id, t.index, t.role, t.speaker, *said_row(t)) for t in turns),
+            )
+            _check_widths(db, entries)
+            number = _bank.raise_version(db, user_id, reset=True)
+            for entry in entries:
+                _bank.put(db, user_id, entry, number)
+
+    def users(self) -> Iterator[str]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            rows = db.execute("SELECT user_id FROM sessions UNION SELECT user_id FROM banks ORDER BY 1").fetchall()
+        return iter([user_id for (user_id,) in rows])
+
+    def reembed(self, user_id: str, embeddings: dict[str, Vector]) -> None:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            for memory_id, vector in embeddings.items():
+                db.execute(
+                    "UPDATE memories SET embedding = ? WHERE user_id = ? AND id = ?", (blob(vector), user_id, memory_id)
+                )
+                db.execute("INSERT OR REPLACE INTO settings VALUES ('width', ?)", (len(vector),))
+            _bank.raise_version(db, user_id, reset=True)
+
+    # -- learning ------------------------------------------------------------------------
+
+    def add_feedback(self, feedback: Feedback) -> None:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            _log(db, feedback)
+
+    def width(self) -> int | None:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            return _width(db)
+
+    def feedback(self, *, after: int = 0, limit: int = 100, user_id: str | None = None) -> list[tuple[int, Feedback]]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            rows = db.execute(
+                f"SELECT number, {FEEDBACK_COLUMNS} FROM feedback WHERE number > ? AND (? IS NULL OR user_id = ?)"
+                " ORDER BY number LIMIT ?",
+                (after, user_id, user_id, limit),
+            )
+            return [(row[0], feedback_of(row[1:])) for row in rows]
+
+    def learner_version(self, scope: str) -> int:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            row = db.execute("SELECT version FROM learners WHERE scope = ?", (scope,)).fetchone()
+            return int(row[0]) if row else 0
+
+    def learner_state(self, scope: str) -> LearnerState | None:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._read() as db:
+            row = db.execute("SELECT version, content FROM learners WHERE scope = ?", (scope,)).fetchone()
+            return LearnerState(*row) if row else None
+
+    def save_learner_state(self, scope: str, content: bytes, *, base_version: int) -> int:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            row = db.execute("SELECT version FROM learners WHERE scope = ?", (scope,)).fetchone()
+            version = row[0] if row else 0
+            if version != base_version:
+                raise ConflictError(f"the learner is at version {version}, the state was learned from {base_version}")
+            db.execute("INSERT OR REPLACE INTO learners VALUES (?, ?, ?)", (scope, version + 1, content))
+            return int(version + 1)
+
+    def close(self) -> None:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+            self._cache.clear()
+
+    # -- how -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for statements that see one state of the database."""
+        with self._transaction("BEGIN") as db:
+            yield db
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        """The connection inside a transaction that commits at the end, or leaves no trace."""
+        with self._transaction("BEGIN IMMEDIATE") as db:
+            yield db
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._db is None:
+                raise StoreClosedError("this memory is closed; open it again with ReflectiveMemory.open")
+            if self._db.in_transaction:  # a read inside of a write joins it
+                yield self._db
+                return
+            try:
+                self._db.execute(begin)
+                try:
+                    yield self._db
+                    self._db.execute("COMMIT")
+                except BaseException:
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                    raise
+            except (sqlite3.Error, UnicodeEncodeError) as error:
+                raise StoreError(f"{self._path}: {error}") from error
+
+    def _follow(self, user_id: str, index: BankIndex) -> None:
+        """Bring an index up to the bank as it stands; the caller holds the index's lock."""
+        with self._read() as db:
+            version, reset = _bank.version(db, user_id)
+            if index.version == version:
+                return
+            if index.version < reset or version == 0:
+                index.clear()
+            documents, sessions = _bank.documents(db, user_id, index.version)
+        index.put(documents, sessions)
+        index.version = version
+        self._cache.settle(user_id, index.size)
+
+    def _scrub(self, *, whole: bool) -> None:
+        """Remove deleted content from the files: from the log, and by a rewrite from free space."""
+        with self._lock:
+            if self._db is None:
+                return
+            try:
+                if whole:
+                    self._db.execute("VACUUM")
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            except sqlite3.Error as error:
+                raise StoreError(
+                    f"{self._path}: the data is deleted, but traces may remain in the file until this runs "
+                    f"again with no other process reading: {error}"
+                ) from error
+
+
+def _session(db: sqlite3.Connection, user_id: str, session_id: str) -> Session:
+    row = db.execute(
+        f"SELECT {SESSION_COLUMNS} FROM sessions WHERE user_id = ? AND id = ?",
+        (user_id, session_id),
+    ).fetchone()
+    if row is None:
+        raise NotFoundError(f"user {user_id!r} has no session {session_id!r}")
+    return session_of(row)
+
+
+def _turns(db: sqlite3.Connection, user_id: str, session_id: str, start: int, stop: int | None) -> tuple[Turn, ...]:
+    rows = db.execute(
+        f"SELECT {TURN_COLUMNS} FROM turns WHERE user_id = ? AND session_id = ? AND position >= ?"
+        " AND (? IS NULL OR position < ?) ORDER BY position",
+        (user_id, session_id, start, stop, stop),
+    )
+    return tuple(map(turn_of, rows))
+
+
+def _log(db: sqlite3.Connection, feedback: Feedback) -> None:
+    """Feedback on a recall counts once, however often it is given."""
+    db.execute(
+        f"INSERT OR IGNORE INTO feedback ({FEEDBACK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        feedback_row(feedback),
+    )
+
+
+def _width(db: sqlite3.Connection) -> int | None:
+    row = db.execute("SELECT value FROM settings WHERE name = 'width'").fetchone()
+    return None if row is None else int(row[0])
+
+
+def _check_widths(db: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        width = _width(db)
+        if width is None:
+            db.execute("INSERT INTO settings VALUES ('width', ?)", (len(entry.embedding),))
+        elif width != len(entry.embedding):
+            raise DimensionError(width, len(entry.embedding))

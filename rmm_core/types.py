@@ -1,0 +1,345 @@
+"""The values that travel between the parts: all frozen, all plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector: TypeAlias = NDArray[np.float32]
+"""A float32 array of shape ``(d,)``."""
+
+Matrix: TypeAlias = NDArray[np.float32]
+"""A float32 array of shape ``(n, d)``."""
+
+Role: TypeAlias = Literal["user", "agent"]
+Kind: TypeAlias = Literal["topic", "unfiled"]
+CitationStatus: TypeAlias = Literal["cited", "none", "silent", "malformed"]
+ReflectionStatus: TypeAlias = Literal["reflected", "nothing", "already", "pending"]
+
+LEXICAL_VIEWS = ("own", "window", "session")
+"""What the lexical features of a memory are computed over, in feature order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """Something that is not text and came with a turn.
+
+    Attributes:
+        kind: ``"image"``, ``"audio"``, ``"document"`` ...
+        uri: Where it lies; never fetched by this package.
+        caption: What it shows, in words; searchable, and shown with its turn.
+    """
+
+    kind: str
+    uri: str
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TurnRef:
+    """Where a turn stands: its session and its position in it, counted from 0."""
+
+    session_id: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something said and not yet stored: a turn without a place."""
+
+    role: Role
+    text: str
+    speaker: str = ""
+    at: datetime | None = None
+    attachments: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of one speaker, as it was said.
+
+    Attributes:
+        session_id: The session it belongs to.
+        index: Its position in the session, counted from 0.
+        role: Which side said it: the ``"user"`` the memory is about, or the ``"agent"``.
+        speaker: The speaker's name.
+        text: The words.
+        at: When it was said (timezone-aware).
+        attachments: What came with it.
+    """
+
+    session_id: str
+    index: int
+    role: Role
+    speaker: str
+    text: str
+    at: datetime
+    attachments: tuple[Attachment, ...] = ()
+
+    @property
+    def ref(self) -> TurnRef:
+        """Where this turn stands."""
+        return TurnRef(self.session_id, self.index)
+
+    @property
+    def content(self) -> str:
+        """The words, followed by the captions of what came with them."""
+        notes = [f"[{a.kind}: {a.caption}]" for a in self.attachments if a.caption]
+        return " ".join([self.text, *notes]).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One sitting of one user with the agent.
+
+    Attributes:
+        turns: How many turns it has.
+        reflected: How many of them, from the first, the bank already knows.
+        ended: Whether somebody said it is over.
+        attempts: How often its reflection failed since it last went through.
+        error: What the last failure said; empty when there was none.
+    """
+
+    user_id: str
+    id: str
+    user_name: str
+    agent_name: str
+    started_at: datetime
+    last_at: datetime
+    turns: int = 0
+    reflected: int = 0
+    ended: bool = False
+    attempts: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A summary that a later one took the place of."""
+
+    summary: str
+    replaced_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """An entry of the bank: a summary, and the raw turns it rests on (paper section 4).
+
+    Attributes:
+        kind: ``"topic"`` for what reflection extracted; ``"unfiled"`` for a turn that
+            no topic refers to, which is summary and evidence at once.
+        evidence: The turns it rests on, in order; a merge only ever adds to them.
+        history: Earlier summaries, oldest first.
+    """
+
+    id: str
+    user_id: str
+    kind: Kind
+    summary: str
+    evidence: tuple[TurnRef, ...]
+    created_at: datetime
+    updated_at: datetime
+    history: tuple[Revision, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A memory that a search brought up.
+
+    Attributes:
+        memory: The memory.
+        embedding: Its embedding, shape ``(d,)``.
+        features: Its lexical scores, one per entry of :data:`LEXICAL_VIEWS`, each in
+            ``[0, 1]``: 1 is the query's best memory in that view.
+        score: What it was ranked by; higher is better.
+    """
+
+    memory: Memory
+    embedding: Vector
+    features: Vector
+    score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A memory as the model is shown it: with its turns in full.
+
+    Attributes:
+        number: What it is cited by, counted from 1.
+    """
+
+    number: int
+    memory: Memory
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recall:
+    """What the memory brings up for one query (algorithm 1, steps 1 and 2).
+
+    Attributes:
+        id: Names this recall in feedback.
+        candidates: The K candidates, best first by the ranking that served.
+        noise: The Gumbel noise the ranking was drawn with, shape ``(K,)``; zeros when greedy.
+        shown: The M memories for the prompt, best first.
+        ranking: Which ranking served: ``"learned"`` or ``"prior"``.
+    """
+
+    id: str
+    user_id: str
+    query: str
+    embedding: Vector
+    candidates: tuple[Candidate, ...]
+    noise: Vector
+    shown: tuple[Shown, ...]
+    ranking: Literal["learned", "prior"] = "learned"
+
+    def block(self) -> str:
+        """The memories alone, numbered and fenced, for a prompt of your own."""
+        from rmm_core.prompts import memory_block
+
+        return memory_block(self.shown)
+
+    def prompt(self, query: str | None = None, history: str = "") -> str:
+        """The whole answering prompt: instructions, memories, question.
+
+        Args:
+            query: The question; the recalled one when left out.
+            history: What was said earlier in the session, rendered.
+        """
+        from rmm_core.prompts import answer_prompt
+
+        return answer_prompt(self.query if query is None else query, self.shown, history=history)
+
+    def memories(self, numbers: tuple[int, ...]) -> tuple[Memory, ...]:
+        """The shown memories behind citation numbers (counted from 1)."""
+        return tuple(self.shown[n - 1].memory for n in numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Citations:
+    """What an answer cites.
+
+    Attributes:
+        text: The answer without its markers.
+        numbers: The numbers cited, each once, ascending, all in range.
+        status: ``"cited"``; ``"none"`` for an explicit ``[NO_CITE]``; ``"silent"`` when there is
+            no marker at all; ``"malformed"`` when markers contradict each other or point nowhere,
+            which must not be learned from.
+    """
+
+    text: str
+    numbers: tuple[int, ...]
+    status: CitationStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as the user may see it, and the memories behind it."""
+
+    text: str
+    cited: tuple[Memory, ...]
+    citations: Citations
+    recall: Recall | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Feedback:
+    """Which of the memories shown for a query were cited: one entry of the learning log.
+
+    Attributes:
+        memory_ids: The K candidates, in the order of ``features`` and ``noise``.
+        features: Their lexical features, shape ``(K, len(LEXICAL_VIEWS))``.
+        shown: Positions among the candidates of the memories shown.
+        cited: Positions among the candidates of the memories cited; a part of ``shown``.
+    """
+
+    recall_id: str
+    user_id: str
+    embedding: Vector
+    memory_ids: tuple[str, ...]
+    features: Matrix
+    noise: Vector
+    shown: tuple[int, ...]
+    cited: tuple[int, ...]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """A topic memory as extraction returned it, before it met the bank.
+
+    Attributes:
+        reference: Turn numbers, as the session counts them.
+    """
+
+    summary: str
+    reference: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """The new memory concerns nothing the bank already holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The new memory concerns the same thing as entry ``index`` of those shown, counted from 0."""
+
+    index: int
+    summary: str
+
+
+Action: TypeAlias = Add | Merge
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionReport:
+    """What one reflection did.
+
+    Attributes:
+        status: ``"reflected"``; ``"nothing"`` when the session held nothing worth a topic;
+            ``"already"`` when somebody else had reflected it; ``"pending"`` when it failed
+            and will be tried again.
+        added: Topics added.
+        merged: Topics that took in something new.
+        unfiled: Turns filed without a topic.
+        dropped: Malformed parts of model replies that were left out.
+        error: The failure, when pending.
+    """
+
+    user_id: str
+    session_id: str
+    status: ReflectionStatus
+    added: int = 0
+    merged: int = 0
+    unfiled: int = 0
+    dropped: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserStatus:
+    """How one user's memory stands.
+
+    Attributes:
+        updates: Steps that the reranker serving this user has learned.
+        ranking: Which ranking serves.
+    """
+
+    user_id: str
+    topics: int
+    unfiled: int
+    turns: int
+    updates: int = 0
+    ranking: Literal["learned", "prior"] = "prior"
+    sessions: tuple[Session, ...] = field(default=())
+
+    @property
+    def pending(self) -> tuple[Session, ...]:
+        """Sessions with turns the bank does not know yet."""
+        return tuple(s for s in self.sessions if s.reflected < s.turns)

@@ -1,0 +1,70 @@
+"""What tests share."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from rmm_core import ReflectiveMemory, RMMConfig
+from rmm_core.testing import HashEmbedder, ScriptedLLM
+
+DATA = Path(os.environ.get("RMM_DATA", Path(__file__).parents[2] / "shared" / "data"))
+T0 = datetime(2024, 3, 1, 9, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def data():
+    """The folder of public benchmark data; tests that ask for it skip without, and fail in CI."""
+
+    def find(name):
+        path = DATA / name
+        if not path.exists():
+            reason = f"{name} is not beside the checkout; set RMM_DATA to the folder that has it"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+        return path
+
+    return find
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self):
+        self.now = T0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def llm():
+    return ScriptedLLM()
+
+
+@pytest.fixture
+def open_memory(tmp_path, clock):
+    """Opens memories on one file, and closes what was left open."""
+    opened = []
+
+    def open_(llm=None, **changes):
+        settings = {"embedder": HashEmbedder(), "clock": clock, "config": RMMConfig()} | changes
+        memory = ReflectiveMemory.open(tmp_path / "memory.db", llm=llm, **settings)
+        opened.append(memory)
+        return memory
+
+    yield open_
+    for memory in opened:
+        memory.store.close()
+
+
+@pytest.fixture
+def memory(open_memory, llm):
+    return open_memory(llm)
