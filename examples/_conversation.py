@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from _locomo import Conversation, Question, Sitting
@@ -81,10 +82,11 @@ _TALK: tuple[tuple[str, str], ...] = (
 )
 
 _QUESTIONS: tuple[tuple[str, str, tuple[tuple[int, int], ...]], ...] = (
-    ("What must nobody put into Mara's cake?", "hazelnuts", ((0, 4),)),
+    ("What is Mara allergic to?", "hazelnuts", ((0, 4),)),
     ("Where does Mara practise the piano?", "in the cellar of the music school", ((2, 0),)),
     ("Which animals does Mara look after?", "sea otters", ((0, 2),)),
     ("Why did Mara stop going to the climbing gym?", "she hurt her left wrist", ((4, 2),)),
+    ("What must nobody put into Mara's cake?", "hazelnuts", ((0, 4),)),
     ("What is the name of the otter's pup?", "Pastel", ((2, 6),)),
     ("How long did Lotte travel to the concert?", "31 hours", ((3, 2),)),
     ("Whose brother taught Mara to rest on straight arms?", "Henrique's", ((4, 0), (2, 2))),
@@ -98,10 +100,12 @@ _QUESTIONS: tuple[tuple[str, str, tuple[tuple[int, int], ...]], ...] = (
 
 def _sitting(number: int, date: str, talk: str) -> Sitting:
     lines = [line.strip() for line in talk.strip().splitlines()]
-    said = [Message("agent" if i % 2 else "user", line) for i, line in enumerate(lines)]
+    said = [
+        Message("agent", line, "Assistant") if i % 2 else Message("user", line, "Mara") for i, line in enumerate(lines)
+    ]
     if number == 2:  # a photo travels with its turn, and its caption is searchable
         photo = Attachment("image", "photos/pastel.jpg", "a newborn sea otter asleep on its mother's belly")
-        said[6] = Message("user", said[6].text, attachments=(photo,))
+        said[6] = replace(said[6], attachments=(photo,))
     at = datetime.fromisoformat(date).replace(hour=18, tzinfo=UTC)
     return Sitting(f"session_{number + 1}", at, tuple(said), ())
 

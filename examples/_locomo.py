@@ -11,12 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rmm_core import Attachment, Message, Session, Turn, TurnRef
 from rmm_core.flow import Flow
 from rmm_core.protocols import Decision, Extraction
-from rmm_core.types import Add, Candidate, Extracted, Memory
+from rmm_core.types import Add, Candidate, Extracted
 
 _DIA = re.compile(r"D(\d+):(\d+)")
 ADVERSARIAL = 5
@@ -121,29 +119,3 @@ class RecordedReflector:
         """See :class:`rmm_core.Reflector`."""
         yield from ()
         return Decision((Add(),))
-
-
-def coverage(question: Question, memories: Sequence[Memory]) -> float:
-    """Share of the question's evidence turns that the memories rest on."""
-    covered = {ref for m in memories for ref in m.evidence}
-    return len(question.evidence & covered) / len(question.evidence)
-
-
-@dataclass(frozen=True)
-class SimulatedCitations:
-    """Citations of a model that errs as often as the paper measured (its table 3): simulated, not asked.
-
-    Attributes:
-        recall: How often a memory that holds evidence is cited.
-        false: How often one that holds none is.
-    """
-
-    rng: np.random.Generator
-    recall: float = 0.911
-    false: float = 0.05
-
-    def reply(self, question: Question, memories: Sequence[Memory]) -> str:
-        """A reply that is nothing but its citations."""
-        useful = [any(ref in question.evidence for ref in m.evidence) for m in memories]
-        cited = [i for i, u in enumerate(useful, 1) if self.rng.random() < (self.recall if u else self.false)]
-        return f"{cited}" if cited else "[NO_CITE]"

@@ -20,9 +20,9 @@ _END = re.compile(  # not after initials, "Dr." and the like
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # Thai, kana, Han, Hangul
 _RUN = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
 _GREETINGS = _RUN.findall("""hi hey hello hiya bye goodbye goodmorning goodafternoon goodevening goodnight thanks
-thank welcome hola gracias buenosdías buenastardes buenasnoches bonjour bonsoir salut merci hallo danke tschüss gutenmorgen
-gutentag gutenabend ciao grazie olá obrigado obrigada bomdia привет здравствуйте спасибо مرحبا شكرا 你好 您好 谢谢
-再见 こんにちは ありがとう さようなら 안녕하세요 감사합니다""")
+thank welcome hola gracias buenosdías buenastardes buenasnoches bonjour bonsoir salut merci hallo danke tschüss
+gutenmorgen gutentag gutenabend ciao grazie olá obrigado obrigada bomdia привет здравствуйте спасибо مرحبا شكرا
+你好 您好 谢谢 再见 こんにちは ありがとう さようなら 안녕하세요 감사합니다""")
 _FILLERS = _RUN.findall("re so much very a lot all and you are again there see later soon take care how is it going")
 
 
@@ -107,13 +107,16 @@ def merge_summaries(old: str, new: str, *, alike: float = 0.8, longest: int = 60
 
 
 class ExtractiveReflector:
-    """Finds topics with the embedder alone; from cosine ``merge_at`` on two are one (lower: bigger, not better)."""
+    """Finds topics with the embedder alone, and sums them up in the user's own most informative sentences.
+
+    From cosine ``merge_at`` on two topics are one (a lower threshold makes bigger memories, not better ones).
+    """
 
     def __init__(self, *, merge_at: float = 0.9) -> None:
         self.merge_at = merge_at
 
     def extract(self, session: Session, turns: Sequence[Turn]) -> Flow[Extraction]:
-        """Group the turns into topics; small talk belongs to none."""
+        """Group the turns into topics; small talk, and what the agent says alone, belong to none."""
         names = (session.user_name, session.agent_name)
         told = [(t, s) for t in turns if not is_small_talk(t.content, names=names) and (s := _statements(t))]
         if not told:
@@ -123,9 +126,14 @@ class ExtractiveReflector:
         turned, *blocks = np.split(rows, np.cumsum([len(told), *(len(s) for _, s in told)])[:-1])
         memories = []
         for start, stop in segment(turned, [t.text.rstrip().endswith(("?", "\uff1f", "؟")) for t, _ in told]):
-            statements = [s for _, given in told[start:stop] for s in given]
-            summary = summarise(statements, np.concatenate(blocks[start:stop]), turned[start:stop].mean(axis=0))
-            memories.append(Extracted(summary, tuple(t.index for t, _ in told[start:stop])))
+            own = [i for i in range(start, stop) if told[i][0].role == "user"]
+            if own:  # what the agent says alone is no topic of the user's; it stays findable as unfiled turns
+                first = told[own[0]][0]
+                name = f"{first.speaker or first.role}: "  # once is enough, where one speaks
+                statements = [s.removeprefix(name) for i in own for s in told[i][1]]
+                rows_of_own = np.concatenate([blocks[i] for i in own])
+                summary = name + summarise(statements, rows_of_own, turned[start:stop].mean(axis=0))
+                memories.append(Extracted(summary, tuple(t.index for t, _ in told[start:stop])))
         return Extraction(tuple(memories))
 
     def decide(self, new: Extracted, turns: Sequence[Turn], similar: Sequence[Candidate]) -> Flow[Decision]:
@@ -165,13 +173,22 @@ class ExtractiveAnswerer:
 
     def answer(self, recall: Recall, query: str, history: str) -> Flow[str]:
         """Quote the one or two shown sentences closest to ``query``, each with its marker."""
-        said = {(t.ref, s): (m.number, t) for m in reversed(recall.shown) for t in m.turns for s in _statements(t)}
+        said = {
+            (t.ref, s): (m.number, t)
+            for m in reversed(recall.shown)
+            for t in m.turns
+            for s in _statements(t)
+            if len(_terms(s) - _terms(t.speaker)) >= _TELLING
+        }
         rows = yield from embed([query, *(s for _, s in said)])
         near = rows[1:] @ rows[0]
         floor = max(self.floor, near.max(initial=-1.0) - self.second)
         best = [i for i in np.argsort(-near, kind="stable")[:2] if near[i] >= floor]
         quotes = [_quote(s, *found) for (_, s), found in (list(said.items())[i] for i in best)]
         return " ".join(quotes) or "I do not find this in the memories. [NO_CITE]"
+
+
+_TELLING = 2  # content words that a sentence must hold to be quoted; "Exactly." answers nothing by itself
 
 
 def _quote(statement: str, number: int, turn: Turn) -> str:

@@ -7,7 +7,6 @@ update and not per query, so that ranking costs one matrix-vector product and K 
 from __future__ import annotations
 
 import io
-import zipfile
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -112,10 +111,12 @@ class Reranker:
         Raises:
             InputError: When ``state`` is not one.
         """
+        from zipfile import BadZipFile  # a twentieth of this package's import time
+
         try:
             with np.load(io.BytesIO(state), allow_pickle=False) as packed:
                 weights = Weights(packed["w_q"], packed["w_m"], packed["features"])
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
             raise InputError(f"this is no reranker state: {error}") from error
         if weights.features.shape != (len(LEXICAL_VIEWS),) or weights.w_q.shape != weights.w_m.shape:
             raise InputError("this reranker state has other shapes than this version's")

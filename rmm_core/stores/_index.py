@@ -7,18 +7,21 @@ fits into a result, and a bank's statistics are those of its own language and to
 
 from __future__ import annotations
 
-import heapq
 import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmm_core.stores._words import TOKENIZER, match_expression, spaced
 from rmm_core.types import LEXICAL_VIEWS, Kind, Vector
+
+Scores: TypeAlias = NDArray[np.float64]
+"""Scores by row number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,17 +108,18 @@ class BankIndex:
 
     def search(self, vector: Vector, text: str, limit: int, kind: Kind | None) -> list[Hit]:
         """The union of the best by embedding and by words; see ``MemoryStore.search``."""
-        wanted = [n for n, (_, k, _) in self._documents.items() if kind in (None, k)]
-        if not wanted:
+        wanted = None if kind is None else [n for n, (_, k, _) in self._documents.items() if k == kind]
+        if not self._documents or wanted == []:
             return []
-        found = dict.fromkeys(self._nearest(vector, limit, wanted if len(wanted) < len(self._documents) else None))
+        found = dict.fromkeys(self._nearest(vector, limit, wanted))
         expression = match_expression(text)
-        views = [self._matches(view, expression) if expression else {} for view in LEXICAL_VIEWS]
-        allowed = set(wanted)
-        for scores in views[:2]:
-            ranked = ((-s, self._documents[n][0], n) for n, s in scores.items() if n in allowed)
-            found.update(dict.fromkeys(n for _, _, n in heapq.nsmallest(limit, ranked)))
-        return [Hit(self._documents[n][0], self._features(n, views)) for n in found]
+        if not expression:
+            return [Hit(self._documents[n][0], np.zeros(len(LEXICAL_VIEWS), np.float32)) for n in found]
+        own, window = (self._matches(view, expression, self._next) for view in ("own", "window"))
+        session = self._matches("session", expression, len(self._sessions) + 1)
+        for scores in (own, window):
+            found.update(dict.fromkeys(self._best(scores, limit, wanted)))
+        return [Hit(self._documents[n][0], self._features(n, own, window, session)) for n in found]
 
     def clear(self) -> None:
         """Empty the index, so that it is built anew."""
@@ -124,20 +128,30 @@ class BankIndex:
         self._numbers, self._documents, self._sessions, self._faiss = {}, {}, {}, None
         self.version = 0
 
-    def _features(self, number: int, views: list[dict[int, float]]) -> Vector:
-        own, window, session = views
-        sessions = self._documents[number][2]
-        of_session = max((session.get(s, 0.0) for s in sessions), default=0.0)
-        return np.asarray([own.get(number, 0.0), window.get(number, 0.0), of_session], dtype=np.float32)
+    def _features(self, number: int, own: Scores, window: Scores, session: Scores) -> Vector:
+        of_session = session[list(self._documents[number][2])].max(initial=0.0)
+        return np.asarray([own[number], window[number], of_session], dtype=np.float32)
 
-    def _matches(self, view: str, expression: str) -> dict[int, float]:
-        """BM25 of every row of a view that holds one of the words, divided by the best."""
-        rows = self._db.execute(
-            f"SELECT rowid, -bm25({view}) FROM {view} WHERE {view} MATCH ?",
-            (expression,),
-        ).fetchall()
-        best = max((score for _, score in rows), default=0.0)
-        return {number: score / best for number, score in rows} if best > 0 else {}
+    def _best(self, scores: Scores, limit: int, wanted: list[int] | None) -> list[int]:
+        """The numbers of the ``limit`` highest scores above 0, ties by memory id."""
+        if wanted is not None:
+            scores = np.where(np.isin(np.arange(len(scores)), wanted), scores, 0.0)
+        positive = scores[scores > 0]
+        count = min(limit, len(positive))
+        if not count:
+            return []
+        threshold = np.partition(positive, -count)[-count]
+        close = sorted((-scores[n], self._documents[n][0], n) for n in np.flatnonzero(scores >= threshold).tolist())
+        return [n for _, _, n in close[:count]]
+
+    def _matches(self, view: str, expression: str, size: int) -> Scores:
+        """BM25 of a view's rows divided by the best, by row number; 0 where none of the words is."""
+        rows = self._db.execute(f"SELECT rowid, -bm25({view}) FROM {view} WHERE {view} MATCH ?", (expression,))
+        found = np.fromiter(rows, dtype=[("number", np.int64), ("score", np.float64)])
+        scores = np.zeros(size)
+        scores[found["number"]] = found["score"]
+        best = scores.max(initial=0.0)
+        return scores / best if best > 0 else scores
 
     def _nearest(self, vector: Vector, limit: int, wanted: list[int] | None) -> list[int]:
         import faiss

@@ -160,9 +160,13 @@ class SQLiteStore:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read() as db:
             found: dict[TurnRef, Turn] = {}
-            for ref in refs:
-                for turn in _turns(db, user_id, ref.session_id, ref.index, ref.index + 1):
-                    found[ref] = turn
+            for portion in (refs[i : i + 400] for i in range(0, len(refs), 400)):
+                rows = db.execute(
+                    f"SELECT {TURN_COLUMNS} FROM turns WHERE user_id = ?"
+                    f" AND (session_id, position) IN (VALUES {', '.join(['(?, ?)'] * len(portion))})",
+                    (user_id, *(value for ref in portion for value in (ref.session_id, ref.index))),
+                )
+                found |= {turn.ref: turn for turn in map(turn_of, rows)}
             return found
 
     # -- the bank ------------------------------------------------------------------------

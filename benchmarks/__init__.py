@@ -1,0 +1,1 @@
+"""Measurements: each a command, its figures as JSON beside it."""
