@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rmm_core.errors import InputError
+from rmm_core.extractive import is_question
 from rmm_core.flow import Flow, call
 from rmm_core.prompts import as_data, without_memories
 from rmm_core.retrospective import feedback_of
@@ -129,8 +130,14 @@ class Chat:
         yield from self._open()
         citations = Citations(reply, (), "silent") if recall is None else self._memory.citations(recall, reply)
         entry = None if recall is None else feedback_of(recall, citations, self._memory.clock())
-        said = Message("user", without_memories(query), attachments=tuple(attachments))
-        answered = Message("agent", without_memories(citations.text))
+        known = citations.status == "cited"
+        said = Message(
+            "user",
+            without_memories(query),
+            attachments=tuple(attachments),
+            from_memory=known and not attachments and is_question(query),
+        )
+        answered = Message("agent", without_memories(citations.text), from_memory=known)
         turns = yield from call(
             self._memory.store.append,
             self.user_id,

@@ -37,7 +37,8 @@ class RMMConfig:
         serving: ``"greedy"`` shows the best M; ``"sampled"`` draws them with Gumbel noise (eq. 2).
         temperature: tau of the selection probabilities.
         baseline: b of eq. 3.
-        estimator: ``"listwise"``: likelihood of the cited among the shown. ``"reinforce"``: eq. 3.
+        estimator: ``"contrast"``: cited against shown and not cited. ``"listwise"``: likelihood of the cited
+            under a softmax. ``"reinforce"``: eq. 3.
         learning_rate: Step for the two matrices.
         feature_learning_rate: Step for the lexical weights.
         batch_size: Answers per update.
@@ -81,9 +82,9 @@ class RMMConfig:
     serving: Literal["greedy", "sampled"] = "greedy"
     temperature: float = 0.5
     baseline: float = 0.5
-    estimator: Literal["listwise", "reinforce"] = "listwise"
-    learning_rate: float = 0.03
-    feature_learning_rate: float = 0.01
+    estimator: Literal["contrast", "listwise", "reinforce"] = "contrast"
+    learning_rate: float = 0.01
+    feature_learning_rate: float = 3e-4
     batch_size: int = 4
     anchor: float = 1e-3
     guard: bool = True
@@ -160,7 +161,7 @@ class RMMConfig:
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "serving": ("greedy", "sampled"),
-    "estimator": ("listwise", "reinforce"),
+    "estimator": ("contrast", "listwise", "reinforce"),
     "learner_scope": ("store", "user"),
     "attribution": ("auto", "markers", "overlap"),
 }

@@ -106,6 +106,12 @@ def merge_summaries(old: str, new: str, *, alike: float = 0.8, longest: int = 60
     return " ".join(reversed(kept))
 
 
+def is_question(text: str) -> bool:
+    """Whether ``text`` only asks: every sentence of it ends in a question mark."""
+    sentences = split_sentences(text)
+    return bool(sentences) and all(s.endswith(("?", "\uff1f", "؟")) for s in sentences)
+
+
 class ExtractiveReflector:
     """Finds topics with the embedder alone, and sums them up in the user's own most informative sentences.
 
@@ -118,7 +124,8 @@ class ExtractiveReflector:
     def extract(self, session: Session, turns: Sequence[Turn]) -> Flow[Extraction]:
         """Group the turns into topics; small talk, and what the agent says alone, belong to none."""
         names = (session.user_name, session.agent_name)
-        told = [(t, s) for t in turns if not is_small_talk(t.content, names=names) and (s := _statements(t))]
+        new = [t for t in turns if not t.from_memory and not is_small_talk(t.content, names=names)]
+        told = [(t, s) for t in new if (s := _statements(t))]
         if not told:
             return Extraction(())
         said = [f"{t.speaker or t.role}: {t.content}" for t, _ in told]  # means of sentence vectors segment far worse

@@ -67,6 +67,16 @@ def listwise_objective(logits: Tensor, cited: Sequence[int], among: Sequence[int
     return logits[list(among)].log_softmax(0)[places].mean()
 
 
+def contrast_objective(logits: Tensor, shown: Sequence[int], cited: Sequence[int]) -> Tensor:
+    """Mean logit of the cited memories minus that of the shown ones that were not cited.
+
+    Listwise to first order, taken at uniform odds: its gradient has mean zero when citations are random, so noise
+    moves the weights nowhere in particular, where a softmax would unlearn the ranking it starts from.
+    """
+    uncited = [i for i in shown if i not in cited]
+    return logits[list(cited)].mean() - logits[uncited].mean()
+
+
 def logits_of(example: Example, w_q: Tensor, w_m: Tensor, features: Tensor, logit_scale: float) -> Tensor:
     """Eq. 1 and the lexical features, times the logit scale: what noise and softmax act on."""
     import torch
@@ -79,14 +89,15 @@ def logits_of(example: Example, w_q: Tensor, w_m: Tensor, features: Tensor, logi
 def objective(example: Example, w_q: Tensor, w_m: Tensor, features: Tensor, config: RMMConfig) -> Tensor | None:
     """What one answered query asks to be increased; None when it teaches nothing.
 
-    ``"listwise"`` compares within what the model saw to train the adapters, and with all K candidates to train the
-    lexical weights: among the few shown, all of them strong in some view, the views are anti-correlated,
-    and weights trained there shrink towards zero.
+    Both ``"contrast"`` and ``"listwise"`` learn from the difference between what was cited and what was shown and was
+    not, so an answer that cites none or all of it teaches nothing. ``"listwise"`` trains the lexical weights
+    against all K candidates: among the few shown, all of them strong in some view, the views are
+    anti-correlated, and a softmax over these alone shrinks the weights towards zero.
     """
     import torch
 
+    logits = logits_of(example, w_q, w_m, features, config.logit_scale)
     if config.estimator == "reinforce":
-        logits = logits_of(example, w_q, w_m, features, config.logit_scale)
         return reinforce_objective(
             logits,
             torch.tensor(example.noise),
@@ -97,6 +108,8 @@ def objective(example: Example, w_q: Tensor, w_m: Tensor, features: Tensor, conf
         )
     if not example.cited or len(example.cited) == len(example.shown):
         return None
+    if config.estimator == "contrast":
+        return contrast_objective(logits, example.shown, example.cited)
     for_adapters = logits_of(example, w_q, w_m, features.detach(), config.logit_scale)
     for_features = logits_of(example, w_q.detach(), w_m.detach(), features, config.logit_scale)
     return listwise_objective(for_adapters, example.cited, example.shown) + listwise_objective(

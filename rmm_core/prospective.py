@@ -247,10 +247,11 @@ def _memory(session: Session, kind: Kind, summary: str, turns: Sequence[Turn], o
 
 
 def _loose(session: Session, turns: Sequence[Turn], memories: Sequence[Extracted]) -> list[Turn]:
-    """Turns that no memory refers to and that say something."""
+    """Turns that no memory refers to and that say something new."""
     covered = {index for m in memories for index in m.reference}
     names = (session.user_name, session.agent_name)
-    return [t for t in turns if t.index not in covered and t.content and not is_small_talk(t.content, names=names)]
+    rest = [t for t in turns if t.index not in covered and t.content and not t.from_memory]
+    return [t for t in rest if not is_small_talk(t.content, names=names)]
 
 
 def _said(turn: Turn) -> str:

@@ -49,13 +49,14 @@ class TurnRef:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something said and not yet stored: a turn without a place."""
+    """Something said and not yet stored: a turn without a place; see :class:`Turn`."""
 
     role: Role
     text: str
     speaker: str = ""
     at: datetime | None = None
     attachments: tuple[Attachment, ...] = ()
+    from_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,9 @@ class Turn:
         text: The words.
         at: When it was said (timezone-aware).
         attachments: What came with it.
+        from_memory: Whether all it says is known already: an answer that cites memories, and a bare question
+            that got one. It stays part of the session and is never filed again, or the memory would come
+            to remember itself.
     """
 
     session_id: str
@@ -79,6 +83,7 @@ class Turn:
     text: str
     at: datetime
     attachments: tuple[Attachment, ...] = ()
+    from_memory: bool = False
 
     @property
     def ref(self) -> TurnRef:

@@ -13,9 +13,9 @@ DATA = Path(os.environ.get("RMM_DATA", Path(__file__).parents[2] / "shared" / "d
 T0 = datetime(2024, 3, 1, 9, 0, tzinfo=UTC)
 
 
-@pytest.fixture
-def data():
-    """The folder of public benchmark data; tests that ask for it skip without, and fail in CI."""
+@pytest.fixture(scope="session")
+def data_file():
+    """Finds a file of public benchmark data; a test that asks for one skips without it, and fails in CI."""
 
     def find(name):
         path = DATA / name

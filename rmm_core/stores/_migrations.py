@@ -29,6 +29,7 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE turns (
         user_id TEXT NOT NULL, session_id TEXT NOT NULL, position INTEGER NOT NULL,
         role TEXT NOT NULL, speaker TEXT NOT NULL, text TEXT NOT NULL, at TEXT NOT NULL, attachments TEXT NOT NULL,
+        from_memory INTEGER NOT NULL,
         PRIMARY KEY (user_id, session_id, position)
     ) WITHOUT ROWID;
 

@@ -23,7 +23,7 @@ from rmm_core.types import (
 )
 
 SESSION_COLUMNS = "user_id, id, user_name, agent_name, started_at, last_at, turns, reflected, ended, attempts, error"
-TURN_COLUMNS = "session_id, position, role, speaker, text, at, attachments"
+TURN_COLUMNS = "session_id, position, role, speaker, text, at, attachments, from_memory"
 MEMORY_COLUMNS = "id, user_id, kind, summary, created_at, updated_at"
 FEEDBACK_COLUMNS = "recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited"
 
@@ -54,7 +54,7 @@ def session_of(row: tuple[Any, ...]) -> Session:
 
 def turn_of(row: tuple[Any, ...]) -> Turn:
     """A row of ``TURN_COLUMNS``."""
-    session_id, position, role, speaker, text, at, attachments = row
+    session_id, position, role, speaker, text, at, attachments, from_memory = row
     return Turn(
         session_id=session_id,
         index=position,
@@ -63,19 +63,23 @@ def turn_of(row: tuple[Any, ...]) -> Turn:
         text=text,
         at=datetime.fromisoformat(at),
         attachments=tuple(Attachment(*parts) for parts in json.loads(attachments)),
+        from_memory=bool(from_memory),
     )
 
 
-def message_row(message: Message, session: Session, at: datetime) -> tuple[str, str, str, str, str]:
-    """What a message adds to a row of turns: role, speaker, text, time, attachments."""
-    name = session.user_name if message.role == "user" else session.agent_name
-    said_at = at if message.at is None else message.at
-    return message.role, message.speaker or name, message.text, time_text(said_at), _packed(message.attachments)
+def turn_at(message: Message, session: Session, index: int, at: datetime) -> Turn:
+    """A message as the session's turn ``index``, its name and time filled in."""
+    m = message
+    name = m.speaker or (session.user_name if m.role == "user" else session.agent_name)
+    said_at = at if m.at is None else m.at
+    return Turn(session.id, index, m.role, name, m.text, said_at, m.attachments, m.from_memory)
 
 
-def said_row(turn: Turn) -> tuple[str, str, str]:
-    """The words, time and attachments of a row of turns."""
-    return turn.text, time_text(turn.at), _packed(turn.attachments)
+def turn_row(turn: Turn) -> tuple[Any, ...]:
+    """A turn as a row of ``TURN_COLUMNS``."""
+    t = turn
+    attachments = json.dumps([[a.kind, a.uri, a.caption] for a in t.attachments], ensure_ascii=False)
+    return t.session_id, t.index, t.role, t.speaker, t.text, time_text(t.at), attachments, int(t.from_memory)
 
 
 def session_row(session: Session) -> tuple[Any, ...]:
@@ -83,10 +87,6 @@ def session_row(session: Session) -> tuple[Any, ...]:
     s = session
     names = (s.user_id, s.id, s.user_name, s.agent_name, time_text(s.started_at), time_text(s.last_at))
     return (*names, s.turns, s.reflected, int(s.ended), s.attempts, s.error)
-
-
-def _packed(attachments: tuple[Attachment, ...]) -> str:
-    return json.dumps([[a.kind, a.uri, a.caption] for a in attachments], ensure_ascii=False)
 
 
 def memory_of(row: tuple[Any, ...], evidence: tuple[TurnRef, ...] = (), history: tuple[Revision, ...] = ()) -> Memory:

@@ -25,12 +25,12 @@ from rmm_core.stores._rows import (
     blob,
     feedback_of,
     feedback_row,
-    message_row,
-    said_row,
     session_of,
     session_row,
     time_text,
+    turn_at,
     turn_of,
+    turn_row,
 )
 from rmm_core.types import Candidate, Feedback, Kind, Memory, Message, Session, Turn, TurnRef, Vector
 
@@ -99,15 +99,12 @@ class SQLiteStore:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._write() as db:
             session = _session(db, user_id, session_id)
-            rows = [message_row(m, session, at) for m in messages]
-            db.executemany(
-                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                ((user_id, session_id, session.turns + i, *row) for i, row in enumerate(rows)),
-            )
-            last = max((row[3] for row in rows), default=time_text(session.last_at))
+            turns = [turn_at(m, session, session.turns + i, at) for i, m in enumerate(messages)]
+            _insert_turns(db, user_id, turns)
+            last = max((time_text(t.at) for t in turns), default=time_text(session.last_at))
             db.execute(
                 "UPDATE sessions SET turns = ?, last_at = max(last_at, ?) WHERE user_id = ? AND id = ?",
-                (session.turns + len(rows), last, user_id, session_id),
+                (session.turns + len(turns), last, user_id, session_id),
             )
             if feedback is not None:
                 _log(db, feedback)
@@ -262,10 +259,7 @@ class SQLiteStore:
                 raise InputError(f"user {user_id!r} has something stored; forget the user or import under another id")
             marks = ", ".join("?" * len(SESSION_COLUMNS.split(",")))
             db.executemany(f"INSERT INTO sessions ({SESSION_COLUMNS}) VALUES ({marks})", map(session_row, sessions))
-            db.executemany(
-                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                ((user_id, t.session_id, t.index, t.role, t.speaker, *said_row(t)) for t in turns),
-            )
+            _insert_turns(db, user_id, turns)
             _check_widths(db, entries)
             number = _bank.raise_version(db, user_id, reset=True)
             for entry in entries:
@@ -419,6 +413,13 @@ def _turns(db: sqlite3.Connection, user_id: str, session_id: str, start: int, st
         (user_id, session_id, start, stop, stop),
     )
     return tuple(map(turn_of, rows))
+
+
+def _insert_turns(db: sqlite3.Connection, user_id: str, turns: Sequence[Turn]) -> None:
+    db.executemany(
+        f"INSERT INTO turns (user_id, {TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ((user_id, *turn_row(t)) for t in turns),
+    )
 
 
 def _log(db: sqlite3.Connection, feedback: Feedback) -> None:

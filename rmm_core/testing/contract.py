@@ -66,7 +66,10 @@ class MemoryStoreContract:
         store.append("ann", "s", [Message("user", "one"), Message("agent", "two")], at=T0)
         photo = Attachment("image", "file:///a.png", "a red kite")
         (third,) = store.append(
-            "ann", "s", [Message("user", "three", "Annie", T0 + timedelta(minutes=5), (photo,))], at=T0
+            "ann",
+            "s",
+            [Message("user", "three", "Annie", T0 + timedelta(minutes=5), (photo,), from_memory=True)],
+            at=T0,
         )
         turns = store.turns("ann", "s")
         assert [(t.index, t.speaker, t.text) for t in turns] == [
@@ -76,6 +79,7 @@ class MemoryStoreContract:
         ]
         assert third == turns[2]
         assert third.attachments == (photo,)
+        assert [t.from_memory for t in turns] == [False, False, True]
         assert third.at == T0 + timedelta(minutes=5)
         assert store.turns("ann", "s", 1, 2) == turns[1:2]
         assert store.session("ann", "s").last_at == third.at

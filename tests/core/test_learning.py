@@ -10,6 +10,7 @@ from rmm_core.config import RMMConfig
 from rmm_core.guard import Guard, pair_accuracy
 from rmm_core.learning import (
     Example,
+    contrast_objective,
     hold_sum,
     listwise_objective,
     logits_of,
@@ -23,6 +24,7 @@ from rmm_core.scoring import gumbel_noise, rewards, selection_probabilities
 D, K = 5, 7
 PAPER = RMMConfig.paper()
 DEFAULT = RMMConfig()
+LISTWISE = RMMConfig(estimator="listwise", learning_rate=0.03, feature_learning_rate=0.01)
 
 
 def example(rng, shown=(0, 2, 3), cited=(2,), d=D, k=K):
@@ -47,7 +49,7 @@ def double(e):
     )
 
 
-@pytest.mark.parametrize("config", [PAPER, DEFAULT], ids=["reinforce", "listwise"])
+@pytest.mark.parametrize("config", [PAPER, LISTWISE, DEFAULT], ids=["reinforce", "listwise", "contrast"])
 def test_gradients_agree_with_finite_differences(config, monkeypatch):
     rng = np.random.default_rng(0)
     e, where = double(example(rng)), parameters(rng)
@@ -61,7 +63,7 @@ def test_gradients_agree_with_finite_differences(config, monkeypatch):
             for step in (1e-5, -1e-5):
                 moved = [w.detach().clone() for w in where]
                 moved[n].reshape(-1)[i] += step
-                if config.estimator == "listwise":
+                if config is LISTWISE:
                     # each of the two parts is differentiated in its own variables, the others held
                     adapters = [*moved[:2], where[2].detach()]
                     views = [where[0].detach(), where[1].detach(), moved[2]]
@@ -99,10 +101,32 @@ def test_listwise_is_a_log_likelihood():
     assert float(listwise_objective(scores, (0, 3))) == pytest.approx(np.log(whole[[0, 3]]).mean())
 
 
+def test_contrast_is_a_difference_of_means():
+    scores = torch.tensor([2.0, 0.0, 1.0, 5.0])
+    assert float(contrast_objective(scores, (0, 1, 3), (1, 3))) == pytest.approx(2.5 - 2.0)
+
+
+def test_contrast_is_listwise_to_first_order():
+    """Where all odds are even, the two gradients point the same way."""
+    level = torch.zeros(4, requires_grad=True)
+    (contrast,) = torch.autograd.grad(contrast_objective(level, (0, 1, 2), (1,)), level)
+    (listwise,) = torch.autograd.grad(listwise_objective(level, (1,), (0, 1, 2)), level)
+    assert float(torch.cosine_similarity(contrast, listwise, dim=0)) == pytest.approx(1.0)
+
+
+def test_random_citations_move_contrast_nowhere():
+    rng = np.random.default_rng(3)
+    e = example(rng, shown=tuple(range(K)))
+    where = [torch.tensor(w, requires_grad=True) for w in (np.zeros((D, D), np.float32),) * 2] + [torch.zeros(3)]
+    total = sum(torch.autograd.grad(objective(replace(e, cited=(i,)), *where, DEFAULT), where[0])[0] for i in range(K))
+    assert float(total.abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("config", [LISTWISE, DEFAULT], ids=["listwise", "contrast"])
 @pytest.mark.parametrize("cited", [(), (0, 2, 3)], ids=["none", "all"])
-def test_listwise_learns_nothing_from_no_contrast(cited):
-    start = Weights.start(D, DEFAULT)
-    assert update(start, [example(np.random.default_rng(2), cited=cited)], start, DEFAULT) is start
+def test_no_contrast_teaches_nothing(config, cited):
+    start = Weights.start(D, config)
+    assert update(start, [example(np.random.default_rng(2), cited=cited)], start, config) is start
 
 
 def test_reinforce_learns_from_answers_that_cite_nothing():
@@ -135,16 +159,19 @@ def accuracy(weights, examples):
     return sum(hits) / len(hits)
 
 
-def test_listwise_learns_a_wrong_base_ranking():
+@pytest.mark.parametrize(
+    ("estimator", "rate", "reached"), [("listwise", 0.03, 0.5), ("contrast", 0.003, 0.3)], ids=["listwise", "contrast"]
+)
+def test_a_wrong_base_ranking_is_learned(estimator, rate, reached):
     examples = list(toy(np.random.default_rng(4)))
     held_out, train = examples[:60], examples[60:]
-    config = RMMConfig(lexical=False)
+    config = RMMConfig(lexical=False, estimator=estimator, learning_rate=rate)
     start = weights = Weights.start(16, config)
     for _ in range(20):
         for i in range(0, len(train), 4):
             weights = update(weights, train[i : i + 4], start, config)
     assert accuracy(start, held_out) <= 0.15  # chance is 0.125
-    assert accuracy(weights, held_out) >= 0.5
+    assert accuracy(weights, held_out) >= reached
 
 
 def test_reinforce_learns_a_wrong_base_ranking_from_its_own_draws():
@@ -189,9 +216,15 @@ def test_an_update_leaves_its_input_alone():
     assert Reranker(start).state() == before
 
 
-def test_the_views_proportions_are_learned_and_their_sum_is_held():
+@pytest.mark.parametrize("estimator", ["listwise", "contrast"])
+def test_the_views_proportions_are_learned_and_their_sum_is_held(estimator):
     config = RMMConfig(
-        own_weight=0.3, window_weight=0.5, session_weight=0.0, feature_learning_rate=0.05, learning_rate=0.0
+        own_weight=0.3,
+        window_weight=0.5,
+        session_weight=0.0,
+        feature_learning_rate=0.05,
+        learning_rate=0.0,
+        estimator=estimator,
     )
     rng = np.random.default_rng(8)
     start = weights = Weights.start(D, config)

@@ -302,6 +302,24 @@ def test_a_broken_model_is_not_asked_at_every_turn(open_memory, llm):
     assert len(llm.history) < 5
 
 
+def test_the_memory_does_not_come_to_remember_itself(open_memory):
+    """Asking twice must not make the first question, or its answer, the best memory for the second."""
+    memory = open_memory(None)
+    with memory.chat("ann", session_id="told") as chat:
+        chat.record("I am allergic to hazelnuts.", "Noted, no hazelnuts for you.")
+    for name in ("first", "second"):
+        with memory.chat("ann", session_id=name) as chat:
+            recall = chat.recall("What am I allergic to?")
+            assert [r.session_id for s in recall.shown for r in s.memory.evidence] == ["told", "told"]
+            answer = chat.record(recall.query, "You are allergic to hazelnuts [1].", recall)
+            assert answer.cited
+    assert len(memory.store.turns("ann", "second")) == 2  # the session itself is whole
+    with memory.chat("ann", session_id="third") as chat:
+        recall = chat.recall("What else am I allergic to? I think walnuts, too.")
+        chat.record(recall.query, "To hazelnuts [1], and now walnuts.", recall)
+    assert any("walnuts, too" in m.summary for m in memory.memories("ann"))
+
+
 def test_what_was_injected_is_not_stored(open_memory, llm):
     memory = filled(open_memory, llm, *TOPICS)
     chat = memory.chat("ann", session_id="new")

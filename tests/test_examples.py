@@ -1,0 +1,94 @@
+"""What the README and the examples show works as it stands, offline."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rmm_core.models
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "examples"))
+
+
+def quickstart(*arguments):
+    return subprocess.run(
+        [sys.executable, "examples/quickstart.py", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_quickstart_tells_its_story():
+    done = quickstart()
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for words in (
+        "39 turns became",
+        "hazelnuts",
+        "● 1 ✓",
+        "prior: this memory before it learned",
+        "the learned ranking",
+    ):
+        assert words in done.stdout, words
+    rows = dict(re.findall(r"(dense|prior|learning|learned): .*?([\d.]+ +[\d.]+)", done.stdout))
+    scores = {name: [float(x) for x in row.split()] for name, row in rows.items()}
+    assert scores["learned"][1] > scores["prior"][1] > 0.5  # what is asked again is found higher up
+
+
+def test_the_quickstart_goes_on_where_it_stopped(tmp_path):
+    first = quickstart("--sessions", "2", "--ask", "0", "--db", str(tmp_path / "m.db"))
+    second = quickstart("--sessions", "3", "--ask", "0", "--db", str(tmp_path / "m.db"))
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert "14 Jan 2024    7 turns" in first.stdout
+    assert "14 Jan 2024    7 turns" not in second.stdout
+    assert "21 turns became" in second.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--locomo", "nowhere.json"), "cannot read nowhere.json"),
+        (("--locomo", "pyproject.toml"), "pyproject.toml is not a LoCoMo file"),
+        (("--facts", "recorded"), "--facts recorded goes with --locomo"),
+        (("--conversation", "7"), "--conversation is from 0 to 0; got 7"),
+        (("--conversation", "first"), "--conversation is a number from 0, or all"),
+        (("--llm", "gpt"), "--llm is none, local or the URL"),
+        (("--llm", "local", "--gguf", "nowhere.gguf"), "--llm local needs --gguf FILE"),
+        (("--sesions", "1"), "unrecognized arguments"),
+        (("--db", "nowhere/at/all.db"), "is its folder there"),
+    ],
+)
+def test_what_is_mistyped_is_named(arguments, complaint):
+    done = quickstart(*arguments)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_readme_runs(tmp_path, monkeypatch, capsys):
+    """Every Python block, in order; only the model's download is replaced by its bundled weights."""
+    from _models import bundled_embedder
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rmm_core.models, "SentenceTransformerEmbedder", lambda name: bundled_embedder())
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    names = {"my_model": lambda prompt: "Nothing with hazelnuts [1]."}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    assert "allergic to hazelnuts" in capsys.readouterr().out
+    assert names["answer"].text == "Nothing with hazelnuts."
+    assert "hazelnuts" in names["answer"].cited[0].summary
+    names["memory"].close()
+
+
+def test_the_architecture_page_names_files_that_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`(?:rmm_core/)?((?:\w+/)*\w+\.py)`", page))
+    assert len(named) > 20
+    missing = {n for n in named if not any((ROOT / "rmm_core").rglob(n))}
+    assert missing == set(), missing
+    modules = {p.name for p in (ROOT / "rmm_core").glob("*.py")} - {"__init__.py"}
+    unnamed = {m for m in modules if m not in page}
+    assert unnamed <= {"config.py", "errors.py", "stopwords.py"}, unnamed
