@@ -84,7 +84,8 @@ def play(
     conversation: Conversation, options: argparse.Namespace, screen: Screen, llm: LLM | None, embedder: Embedder
 ) -> Report:
     """Remember a conversation, ask about it, learn from the citations."""
-    small = {"piece_turns": 10} if options.llm == "local" else {}  # a small model reads short pieces best
+    # A small model reads short pieces best, and merges whatever it is offered.
+    small = {"piece_turns": 10, "merge_floor": 0.6} if options.llm == "local" else {}
     config = RMMConfig.paper() if options.paper else RMMConfig(**small)
     reflector = RecordedReflector(conversation.sittings) if options.facts == "recorded" else None
     with ExitStack() as stack:

@@ -53,6 +53,10 @@ class RMMConfig:
     Reflection (paper section 3):
         speakers: Whose facts are extracted, in this order, one model call each.
         neighbours: How many similar memories the update decision is shown.
+        merge_floor: Only memories at least this similar (cosine) are offered for a merge, and a new memory with
+            none is added without asking. It saves calls, and keeps a small model, which would rather
+            merge than add, from making one memory of everything; 0.6 suits all-MiniLM-L6-v2. None offers
+            the most similar whatever they are, as the paper does.
         piece_turns: Sessions longer than this are extracted in pieces of this many turns;
             None never cuts.
         piece_overlap: Turns that neighbouring pieces share.
@@ -93,6 +97,7 @@ class RMMConfig:
 
     speakers: tuple[Role, ...] = ("user", "agent")
     neighbours: int = 5
+    merge_floor: float | None = None
     piece_turns: int | None = 20
     piece_overlap: int = 2
     piece_characters: int = 12_000
@@ -190,6 +195,7 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("prompt_tokens", "None or a whole number of at least 1", lambda v: v is None or _count(v)),
     ("piece_overlap", "a whole number of at least 0", lambda v: isinstance(v, int) and v >= 0),
     ("floor", "None or a number", lambda v: v is None or v == v + 0.0),
+    ("merge_floor", "None or a number", lambda v: v is None or v == v + 0.0),
     ("cache_bytes", "at least 0", lambda v: v >= 0),
     ("own_weight", "at least 0", lambda v: v >= 0),
     ("window_weight", "at least 0", lambda v: v >= 0),

@@ -69,15 +69,15 @@ def numbered_turns(turns: Sequence[Turn]) -> str:
 _EXTRACTION_EXAMPLE = """\
 Example. The session took place on Friday, 14 June 2024; memories of Priya are wanted.
 <session>
-[0] Priya: Hi again! I finally signed up for the half marathon in Leeds.
+[0] Priya: Hi again! Yesterday I finally signed up for the half marathon in Leeds.
 [1] Sam: Great, when is it?
 [2] Priya: On 6 October. I run three times a week now, and my brother Arun joined me two months ago.
 [3] Sam: I prefer swimming, I go every Sunday.
 [4] Priya: Nice. By the way, I can't eat peanuts, so no satay for the party please.
 </session>
-Reply:
+Memories of Priya, from the lines that begin with "Priya:", with dates instead of "yesterday" and the like:
 {"extracted_memories": [
- {"summary": "Priya signed up for the half marathon in Leeds on 6 October 2024.", "reference": [0, 2]},
+ {"summary": "Priya signed up on 13 June 2024 for the half marathon in Leeds on 6 October.", "reference": [0, 2]},
  {"summary": "Priya runs three times a week; her brother Arun joined in about April 2024.", "reference": [2]},
  {"summary": "Priya cannot eat peanuts.", "reference": [4]}
 ]}"""
@@ -118,7 +118,7 @@ Now the real one. The session took place on {date}; memories of {name} are wante
 <session>
 {numbered_turns(turns)}
 </session>
-Reply:
+Memories of {name}, from the lines that begin with "{name}:", with dates instead of "yesterday" and the like:
 """
 
 

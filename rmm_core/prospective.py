@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -56,8 +57,10 @@ class LLMReflector:
                     continue
                 reply = yield from complete(extraction_prompt(session, piece, role), EXTRACTION_SCHEMA)
                 part = parse_extraction(reply, [t.index for t in piece])
-                found += part.memories
-                dropped += part.dropped
+                theirs = {t.index for t in piece if t.role == role}
+                own = [m for m in part.memories if not theirs.isdisjoint(m.reference)]  # facts belong to who said them
+                found += own
+                dropped += part.dropped + len(part.memories) - len(own)
         return Extraction(merge_repeats(found), dropped)
 
     def decide(self, new: Extracted, turns: Sequence[Turn], similar: Sequence[Candidate]) -> Flow[Decision]:
@@ -104,13 +107,14 @@ def reflect(
         return ReflectionReport(user_id, session_id, "already")
     turns = yield from call(store.turns, user_id, session_id, session.reflected, session.turns)
     extraction = yield from reflector.extract(session, turns)
-    vectors = yield from embed([e.summary for e in extraction.memories])
-    loose = _loose(session, turns, extraction.memories) if config.unfiled else []
+    memories = [anchored(m, turns) for m in extraction.memories]
+    vectors = yield from embed([m.summary for m in memories])
+    loose = _loose(session, turns, memories) if config.unfiled else []
     loose_vectors = yield from embed([_said(t) for t in loose])
     for attempt in range(_ATTEMPTS):
         base = yield from call(store.bank_version, user_id)
         draft = Draft(session)
-        for new, vector in zip(extraction.memories, vectors, strict=True):
+        for new, vector in zip(memories, vectors, strict=True):
             yield from _place(store, reflector, config, draft, new, vector, turns)
         for turn, vector in zip(loose, loose_vectors, strict=True):
             draft.put(_memory(session, "unfiled", _said(turn), [turn]), vector)
@@ -184,6 +188,25 @@ class Draft:
         )
 
 
+def anchored(memory: Extracted, turns: Sequence[Turn]) -> Extracted:
+    """A memory whose summary still says "yesterday" or "two months ago", told from when.
+
+    Models are asked to write dates, and not all do; the user's own sentences never do. English only.
+    """
+    if not _RELATIVE.search(memory.summary) or _YEAR.search(memory.summary):
+        return memory
+    at = max(t.at for t in turns if t.index in memory.reference)
+    return replace(memory, summary=f"{memory.summary} (said on {at.day} {at:%B %Y})")
+
+
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_UNIT = r"(?:night|day|morning|evening|weekend|week|month|year|spring|summer|autumn|fall|winter|\w+day)s?"
+_WHEN = (
+    rf"yesterday|today|tonight|tomorrow|(?:last|next|this|past) {_UNIT}|(?:\w+ ){{1,2}}ago|in (?:\w+ ){{1,2}}{_UNIT}"
+)
+_RELATIVE = re.compile(rf"\b(?:{_WHEN})\b", re.IGNORECASE)
+
+
 def memory_id(kind: Kind, user_id: str, first: TurnRef, ordinal: int = 0) -> str:
     """A memory's id: the same wherever and whenever the same session is reflected; holds no content."""
     parts = "\x1f".join((kind, user_id, first.session_id, str(first.index), str(ordinal)))
@@ -217,7 +240,8 @@ def _place(
     rests_on = [t for t in turns if t.index in new.reference]
     count = config.neighbours
     stored = yield from call(store.search, session.user_id, vector, limit=count + len(draft.entries), kind="topic")
-    similar = draft.similar(stored, vector, count)
+    floor = config.merge_floor
+    similar = [c for c in draft.similar(stored, vector, count) if floor is None or c.score >= floor]
     decision = (yield from reflector.decide(new, rests_on, similar)) if similar else Decision((Add(),))
     draft.dropped += decision.dropped
     memory = _memory(session, "topic", new.summary, rests_on, ordinal=draft.added)

@@ -259,8 +259,8 @@ def test_long_sessions_are_cut_into_overlapping_pieces(open_memory, llm):
     said = [f"fact number {i}" for i in range(14)]
     llm.enqueue(
         facts(("first", [0])),
-        facts(("first", [4]), ("second", [5, 99])),
-        facts(("third", [13])),
+        facts(("first", [4]), ("second", [6, 99])),
+        facts(("third", [12])),
         *["Add()"] * 2,
     )
     report = talk(memory, *said).end()
@@ -340,6 +340,41 @@ def test_the_paper_files_nothing_it_did_not_extract(open_memory, llm):
     report = talk(memory, "tea", "ok then", "what about the rest of it").end()
     assert report.unfiled == 0
     assert bank(memory, kind="unfiled") == []
+
+
+def test_a_fact_belongs_to_who_said_it(memory, llm):
+    """A memory of one speaker that rests on nothing but the other's turns is left out, and they stay reachable."""
+    llm.enqueue(facts(("Ann likes tea", [0]), ("Ann was trained in Lyon", [1])), "NO_TRAIT")
+    report = talk(memory, "I like tea", "I was trained in Lyon").end()
+    assert (report.added, report.dropped, report.unfiled) == (1, 1, 1)
+    assert bank(memory) == [("Ann likes tea", [("s1", 0)])]
+
+
+@pytest.mark.parametrize(
+    ("summary", "kept"),
+    [
+        ("Ann ran a race yesterday.", "Ann ran a race yesterday. (said on 1 March 2024)"),
+        ("Ann moved two months ago", "Ann moved two months ago (said on 1 March 2024)"),
+        ("Ann flies next Friday", "Ann flies next Friday (said on 1 March 2024)"),
+        ("Ann retires in three years", "Ann retires in three years (said on 1 March 2024)"),
+        ("Ann ran a race yesterday, 29 February 2024", "Ann ran a race yesterday, 29 February 2024"),
+        ("Ann runs every Monday", "Ann runs every Monday"),
+        ("The Last Samurai is Ann's favourite film", "The Last Samurai is Ann's favourite film"),
+    ],
+)
+def test_relative_dates_are_anchored(memory, llm, summary, kept):
+    llm.enqueue(facts((summary, [0])))
+    talk(memory, "whatever she said").end()
+    assert [s for s, _ in bank(memory)] == [kept]
+
+
+def test_only_similar_memories_are_offered_for_a_merge(open_memory, llm):
+    memory = open_memory(llm, config=RMMConfig(speakers=("user",), merge_floor=0.5))
+    llm.enqueue(facts(("Ann likes oolong tea", [0]), ("The violin needs strings", [0]), ("Ann likes green tea", [0])))
+    llm.enqueue("Merge(0, Ann likes oolong and green tea)")
+    assert talk(memory, "many things").end().added == 2
+    assert '["0: Ann likes oolong tea"]' in llm.history[-1]
+    assert llm.left == 0
 
 
 def test_small_talk_is_left_out(memory, llm):
