@@ -23,14 +23,13 @@ from rmm_core.errors import (
 )
 from rmm_core.memory import ReflectiveMemory
 from rmm_core.protocols import LLM, Embedder, MemoryStore, Reflector
+from rmm_core.recall import Answer, Recall
 from rmm_core.types import (
-    Answer,
     Attachment,
     Candidate,
     Citations,
     Memory,
     Message,
-    Recall,
     ReflectionReport,
     Session,
     Shown,

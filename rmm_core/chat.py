@@ -11,8 +11,9 @@ from rmm_core.errors import InputError
 from rmm_core.extractive import is_question
 from rmm_core.flow import Flow, call
 from rmm_core.prompts import as_data, without_memories
+from rmm_core.recall import Answer, Recall
 from rmm_core.retrospective import feedback_of
-from rmm_core.types import Answer, Attachment, Citations, Message, Recall, ReflectionReport, Session, Turn
+from rmm_core.types import Attachment, Citations, Message, ReflectionReport, Session, Turn
 
 if TYPE_CHECKING:
     from rmm_core.memory import ReflectiveMemory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
 from typing import Self, TypeVar
@@ -13,15 +13,18 @@ from typing import Self, TypeVar
 from rmm_core import transfer
 from rmm_core.chat import Chat
 from rmm_core.config import RMMConfig
+from rmm_core.drivers import Services, arun, run
 from rmm_core.errors import ConfigError, InputError, NotFoundError, RMMError, StoreClosedError
 from rmm_core.extractive import ExtractiveAnswerer, ExtractiveReflector
-from rmm_core.flow import Flow, Services, arun, call, embed, run
+from rmm_core.flow import Flow, call, embed
+from rmm_core.inputs import aware, checked_id, now
 from rmm_core.prospective import LLMReflector, reflect
 from rmm_core.protocols import LLM, Answerer, Embedder, MemoryStore, Reflector
+from rmm_core.recall import Recall
 from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback_of
 from rmm_core.stores import open_store
 from rmm_core.trainer import Trainer
-from rmm_core.types import Citations, Kind, Memory, Recall, ReflectionReport, Session, UserStatus
+from rmm_core.types import Citations, Kind, Memory, ReflectionReport, Session, UserStatus
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -62,7 +65,7 @@ class ReflectiveMemory:
             )
         self.config = RMMConfig() if config is None else config
         self.store = store
-        self.clock = _now if clock is None else clock
+        self.clock = now if clock is None else clock
         self._services = Services(llm, embedder)
         self._by_overlap = self.config.attribution == "overlap" or (self.config.attribution == "auto" and llm is None)
         self._reflector = reflector or (LLMReflector(self.config) if llm is not None else ExtractiveReflector())
@@ -130,7 +133,7 @@ class ReflectiveMemory:
             session_id=checked_id(session_id, "session_id"),
             user_name=user_name,
             agent_name=agent_name,
-            at=None if at is None else _aware(at),
+            at=None if at is None else aware(at),
         )
 
     def recall(self, user_id: str, query: str, *, top_m: int | None = None) -> Recall:
@@ -367,30 +370,3 @@ class ReflectiveMemory:
             yield from call(self.store.reembed, user_id, rows)
             count += len(rows)
         return count
-
-
-def checked_id(value: str, name: str) -> str:
-    """``value`` when it can name a user or a session.
-
-    Raises:
-        InputError: When it is no string, blank, or holds what no database can keep.
-    """
-    if not isinstance(value, str):
-        raise InputError(f"{name} is a string; got {type(value).__name__}")
-    if not value.strip():
-        raise InputError(f"{name} is blank; every call names its user, there is no default one")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{name} holds half a character: {error}") from error
-    if "\x00" in value:
-        raise InputError(f"{name} holds a NUL character")
-    return value
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _aware(at: datetime) -> datetime:
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
+from rmm_core.flow import Flow
+from rmm_core.recall import Recall
 from rmm_core.types import (
     Action,
     Candidate,
@@ -17,15 +19,11 @@ from rmm_core.types import (
     Kind,
     Memory,
     Message,
-    Recall,
     Session,
     Turn,
     TurnRef,
     Vector,
 )
-
-if TYPE_CHECKING:
-    from rmm_core.flow import Flow
 
 
 @runtime_checkable

@@ -15,9 +15,10 @@ from rmm_core.extractive import attribute
 from rmm_core.flow import Flow, call, complete, embed
 from rmm_core.prompts import shown_memory
 from rmm_core.protocols import MemoryStore
+from rmm_core.recall import Recall
 from rmm_core.reranker import Ranking
 from rmm_core.trainer import Trainer
-from rmm_core.types import Candidate, Citations, Feedback, Memory, Recall, Shown, Turn, TurnRef, Vector
+from rmm_core.types import Candidate, Citations, Feedback, Memory, Shown, Turn, TurnRef, Vector
 
 
 class Recaller:

@@ -15,23 +15,10 @@ from datetime import datetime
 
 from rmm_core.errors import ConflictError, DimensionError, InputError, NotFoundError, StoreClosedError, StoreError
 from rmm_core.protocols import BankChange, Entry, LearnerState
-from rmm_core.stores import _bank
+from rmm_core.stores import _bank, _talk
 from rmm_core.stores._index import BankIndex, IndexCache
 from rmm_core.stores._migrations import migrate
-from rmm_core.stores._rows import (
-    FEEDBACK_COLUMNS,
-    SESSION_COLUMNS,
-    TURN_COLUMNS,
-    blob,
-    feedback_of,
-    feedback_row,
-    session_of,
-    session_row,
-    time_text,
-    turn_at,
-    turn_of,
-    turn_row,
-)
+from rmm_core.stores._rows import blob
 from rmm_core.types import Candidate, Feedback, Kind, Memory, Message, Session, Turn, TurnRef, Vector
 
 
@@ -73,19 +60,8 @@ class SQLiteStore:
     def open_session(self, session: Session) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._write() as db:
-            db.execute(
-                "INSERT INTO sessions (user_id, id, user_name, agent_name, started_at, last_at)"
-                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET ended = 0",
-                (
-                    session.user_id,
-                    session.id,
-                    session.user_name,
-                    session.agent_name,
-                    time_text(session.started_at),
-                    time_text(session.last_at),
-                ),
-            )
-            return _session(db, session.user_id, session.id)
+            _talk.open_session(db, session)
+            return _talk.session(db, session.user_id, session.id)
 
     def append(
         self,
@@ -98,23 +74,16 @@ class SQLiteStore:
     ) -> tuple[Turn, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._write() as db:
-            session = _session(db, user_id, session_id)
-            turns = [turn_at(m, session, session.turns + i, at) for i, m in enumerate(messages)]
-            _insert_turns(db, user_id, turns)
-            last = max((time_text(t.at) for t in turns), default=time_text(session.last_at))
-            db.execute(
-                "UPDATE sessions SET turns = ?, last_at = max(last_at, ?) WHERE user_id = ? AND id = ?",
-                (session.turns + len(turns), last, user_id, session_id),
-            )
+            turns = _talk.append(db, user_id, session_id, messages, at)
             if feedback is not None:
-                _log(db, feedback)
-            return _turns(db, user_id, session_id, session.turns, None)
+                _talk.log(db, feedback)
+            return turns
 
     def end_session(self, user_id: str, session_id: str) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._write() as db:
             db.execute("UPDATE sessions SET ended = 1 WHERE user_id = ? AND id = ?", (user_id, session_id))
-            return _session(db, user_id, session_id)
+            return _talk.session(db, user_id, session_id)
 
     def fail_session(self, user_id: str, session_id: str, error: str) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -123,48 +92,32 @@ class SQLiteStore:
                 "UPDATE sessions SET attempts = attempts + 1, error = ? WHERE user_id = ? AND id = ?",
                 (error, user_id, session_id),
             )
-            return _session(db, user_id, session_id)
+            return _talk.session(db, user_id, session_id)
 
     def session(self, user_id: str, session_id: str) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read() as db:
-            return _session(db, user_id, session_id)
+            return _talk.session(db, user_id, session_id)
 
     def sessions(self, user_id: str) -> tuple[Session, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read() as db:
-            rows = db.execute(
-                f"SELECT {SESSION_COLUMNS} FROM sessions WHERE user_id = ? ORDER BY started_at, id", (user_id,)
-            )
-            return tuple(map(session_of, rows))
+            return _talk.sessions(db, user_id)
 
     def pending(self, *, idle_since: datetime, user_id: str | None = None) -> tuple[Session, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read() as db:
-            rows = db.execute(
-                f"SELECT {SESSION_COLUMNS} FROM sessions WHERE reflected < turns AND (ended OR last_at < ?)"
-                " AND (? IS NULL OR user_id = ?) ORDER BY started_at, user_id, id",
-                (time_text(idle_since), user_id, user_id),
-            )
-            return tuple(map(session_of, rows))
+            return _talk.pending(db, idle_since, user_id)
 
     def turns(self, user_id: str, session_id: str, start: int = 0, stop: int | None = None) -> tuple[Turn, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read() as db:
-            return _turns(db, user_id, session_id, start, stop)
+            return _talk.turns(db, user_id, session_id, start, stop)
 
     def turns_at(self, user_id: str, refs: Sequence[TurnRef]) -> dict[TurnRef, Turn]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read() as db:
-            found: dict[TurnRef, Turn] = {}
-            for portion in (refs[i : i + 400] for i in range(0, len(refs), 400)):
-                rows = db.execute(
-                    f"SELECT {TURN_COLUMNS} FROM turns WHERE user_id = ?"
-                    f" AND (session_id, position) IN (VALUES {', '.join(['(?, ?)'] * len(portion))})",
-                    (user_id, *(value for ref in portion for value in (ref.session_id, ref.index))),
-                )
-                found |= {turn.ref: turn for turn in map(turn_of, rows)}
-            return found
+            return _talk.turns_at(db, user_id, refs)
 
     # -- the bank ------------------------------------------------------------------------
 
@@ -180,7 +133,7 @@ class SQLiteStore:
             if version != change.base_version:
                 raise ConflictError(f"the bank is at version {version}, the change was made on {change.base_version}")
             if change.session_id:
-                session = _session(db, user_id, change.session_id)
+                session = _talk.session(db, user_id, change.session_id)
                 if session.reflected != change.reflected_from:
                     raise ConflictError(f"session {change.session_id!r} was reflected by somebody else")
                 db.execute(
@@ -257,9 +210,9 @@ class SQLiteStore:
         with self._write() as db:
             if user_id in self.users():
                 raise InputError(f"user {user_id!r} has something stored; forget the user or import under another id")
-            marks = ", ".join("?" * len(SESSION_COLUMNS.split(",")))
-            db.executemany(f"INSERT INTO sessions ({SESSION_COLUMNS}) VALUES ({marks})", map(session_row, sessions))
-            _insert_turns(db, user_id, turns)
+            for session in sessions:
+                _talk.open_session(db, session)
+            _talk.insert_turns(db, user_id, turns)
             _check_widths(db, entries)
             number = _bank.raise_version(db, user_id, reset=True)
             for entry in entries:
@@ -286,7 +239,7 @@ class SQLiteStore:
     def add_feedback(self, feedback: Feedback) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._write() as db:
-            _log(db, feedback)
+            _talk.log(db, feedback)
 
     def width(self) -> int | None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -296,12 +249,7 @@ class SQLiteStore:
     def feedback(self, *, after: int = 0, limit: int = 100, user_id: str | None = None) -> list[tuple[int, Feedback]]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read() as db:
-            rows = db.execute(
-                f"SELECT number, {FEEDBACK_COLUMNS} FROM feedback WHERE number > ? AND (? IS NULL OR user_id = ?)"
-                " ORDER BY number LIMIT ?",
-                (after, user_id, user_id, limit),
-            )
-            return [(row[0], feedback_of(row[1:])) for row in rows]
+            return _talk.logged(db, after, limit, user_id)
 
     def learner_version(self, scope: str) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -312,18 +260,12 @@ class SQLiteStore:
     def learner_state(self, scope: str) -> LearnerState | None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read() as db:
-            row = db.execute("SELECT version, content FROM learners WHERE scope = ?", (scope,)).fetchone()
-            return LearnerState(*row) if row else None
+            return _talk.learner(db, scope)
 
     def save_learner_state(self, scope: str, content: bytes, *, base_version: int) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._write() as db:
-            row = db.execute("SELECT version FROM learners WHERE scope = ?", (scope,)).fetchone()
-            version = row[0] if row else 0
-            if version != base_version:
-                raise ConflictError(f"the learner is at version {version}, the state was learned from {base_version}")
-            db.execute("INSERT OR REPLACE INTO learners VALUES (?, ?, ?)", (scope, version + 1, content))
-            return int(version + 1)
+            return _talk.save_learner(db, scope, content, base_version)
 
     def close(self) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -394,40 +336,6 @@ class SQLiteStore:
                     f"{self._path}: the data is deleted, but traces may remain in the file until this runs "
                     f"again with no other process reading: {error}"
                 ) from error
-
-
-def _session(db: sqlite3.Connection, user_id: str, session_id: str) -> Session:
-    row = db.execute(
-        f"SELECT {SESSION_COLUMNS} FROM sessions WHERE user_id = ? AND id = ?",
-        (user_id, session_id),
-    ).fetchone()
-    if row is None:
-        raise NotFoundError(f"user {user_id!r} has no session {session_id!r}")
-    return session_of(row)
-
-
-def _turns(db: sqlite3.Connection, user_id: str, session_id: str, start: int, stop: int | None) -> tuple[Turn, ...]:
-    rows = db.execute(
-        f"SELECT {TURN_COLUMNS} FROM turns WHERE user_id = ? AND session_id = ? AND position >= ?"
-        " AND (? IS NULL OR position < ?) ORDER BY position",
-        (user_id, session_id, start, stop, stop),
-    )
-    return tuple(map(turn_of, rows))
-
-
-def _insert_turns(db: sqlite3.Connection, user_id: str, turns: Sequence[Turn]) -> None:
-    db.executemany(
-        f"INSERT INTO turns (user_id, {TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        ((user_id, *turn_row(t)) for t in turns),
-    )
-
-
-def _log(db: sqlite3.Connection, feedback: Feedback) -> None:
-    """Feedback on a recall counts once, however often it is given."""
-    db.execute(
-        f"INSERT OR IGNORE INTO feedback ({FEEDBACK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        feedback_row(feedback),
-    )
 
 
 def _width(db: sqlite3.Connection) -> int | None:

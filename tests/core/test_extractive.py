@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rmm_core.citations import parse_citations
+from rmm_core.drivers import Services, arun, run
 from rmm_core.extractive import (
     ExtractiveAnswerer,
     ExtractiveReflector,
@@ -21,8 +22,8 @@ from rmm_core.extractive import (
     split_sentences,
     summarise,
 )
-from rmm_core.flow import Services, arun, run
-from rmm_core.types import Add, Candidate, Extracted, Memory, Merge, Recall, Session, Shown, Turn
+from rmm_core.recall import Recall
+from rmm_core.types import Add, Candidate, Extracted, Memory, Merge, Session, Shown, Turn
 
 START = datetime(2024, 5, 3, 18, 0, tzinfo=UTC)
 

@@ -6,8 +6,9 @@ import threading
 import numpy as np
 import pytest
 
+from rmm_core.drivers import Services, arun, run
 from rmm_core.errors import ConfigError, EmbedderError, LLMError, ReplyError
-from rmm_core.flow import Services, arun, call, complete, embed, run
+from rmm_core.flow import call, complete, embed
 from rmm_core.testing import HashEmbedder, ScriptedLLM
 
 

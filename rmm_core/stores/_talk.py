@@ -1,0 +1,150 @@
+"""Statements on sessions, turns and the learning log.
+
+Functions here run inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+
+from rmm_core.errors import ConflictError, NotFoundError
+from rmm_core.protocols import LearnerState
+from rmm_core.stores._rows import (
+    FEEDBACK_COLUMNS,
+    SESSION_COLUMNS,
+    TURN_COLUMNS,
+    feedback_of,
+    feedback_row,
+    session_of,
+    session_row,
+    time_text,
+    turn_at,
+    turn_of,
+    turn_row,
+)
+from rmm_core.types import Feedback, Message, Session, Turn, TurnRef
+
+
+def session(db: sqlite3.Connection, user_id: str, session_id: str) -> Session:
+    """One session.
+
+    Raises:
+        NotFoundError: When there is none.
+    """
+    row = db.execute(
+        f"SELECT {SESSION_COLUMNS} FROM sessions WHERE user_id = ? AND id = ?", (user_id, session_id)
+    ).fetchone()
+    if row is None:
+        raise NotFoundError(f"user {user_id!r} has no session {session_id!r}")
+    return session_of(row)
+
+
+def sessions(db: sqlite3.Connection, user_id: str) -> tuple[Session, ...]:
+    """A user's sessions, oldest first."""
+    rows = db.execute(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE user_id = ? ORDER BY started_at, id", (user_id,))
+    return tuple(map(session_of, rows))
+
+
+def pending(db: sqlite3.Connection, idle_since: datetime, user_id: str | None) -> tuple[Session, ...]:
+    """Sessions with unreflected turns that ended, or were silent since ``idle_since``."""
+    rows = db.execute(
+        f"SELECT {SESSION_COLUMNS} FROM sessions WHERE reflected < turns AND (ended OR last_at < ?)"
+        " AND (? IS NULL OR user_id = ?) ORDER BY started_at, user_id, id",
+        (time_text(idle_since), user_id, user_id),
+    )
+    return tuple(map(session_of, rows))
+
+
+def open_session(db: sqlite3.Connection, new: Session) -> None:
+    """Insert a session, or take back the end of the one that is there."""
+    marks = ", ".join("?" * len(SESSION_COLUMNS.split(",")))
+    db.execute(
+        f"INSERT INTO sessions ({SESSION_COLUMNS}) VALUES ({marks}) ON CONFLICT DO UPDATE SET ended = 0",
+        session_row(new),
+    )
+
+
+def append(
+    db: sqlite3.Connection, user_id: str, session_id: str, messages: Sequence[Message], at: datetime
+) -> tuple[Turn, ...]:
+    """Store messages as the session's next turns."""
+    known = session(db, user_id, session_id)
+    turns_ = tuple(turn_at(m, known, known.turns + i, at) for i, m in enumerate(messages))
+    insert_turns(db, user_id, turns_)
+    last = max((time_text(t.at) for t in turns_), default=time_text(known.last_at))
+    db.execute(
+        "UPDATE sessions SET turns = ?, last_at = max(last_at, ?) WHERE user_id = ? AND id = ?",
+        (known.turns + len(turns_), last, user_id, session_id),
+    )
+    return turns(db, user_id, session_id, known.turns, None)
+
+
+def insert_turns(db: sqlite3.Connection, user_id: str, new: Sequence[Turn]) -> None:
+    """Insert turns as they are."""
+    db.executemany(
+        f"INSERT INTO turns (user_id, {TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ((user_id, *turn_row(t)) for t in new),
+    )
+
+
+def turns(db: sqlite3.Connection, user_id: str, session_id: str, start: int, stop: int | None) -> tuple[Turn, ...]:
+    """A session's turns from ``start`` up to and not including ``stop``."""
+    rows = db.execute(
+        f"SELECT {TURN_COLUMNS} FROM turns WHERE user_id = ? AND session_id = ? AND position >= ?"
+        " AND (? IS NULL OR position < ?) ORDER BY position",
+        (user_id, session_id, start, stop, stop),
+    )
+    return tuple(map(turn_of, rows))
+
+
+def turns_at(db: sqlite3.Connection, user_id: str, refs: Sequence[TurnRef], portion: int = 400) -> dict[TurnRef, Turn]:
+    """The turns at ``refs`` that exist, asked for in portions that fit one statement."""
+    found: dict[TurnRef, Turn] = {}
+    for some in (refs[i : i + portion] for i in range(0, len(refs), portion)):
+        places = ", ".join(["(?, ?)"] * len(some))
+        rows = db.execute(
+            f"SELECT {TURN_COLUMNS} FROM turns WHERE user_id = ? AND (session_id, position) IN (VALUES {places})",
+            (user_id, *(value for ref in some for value in (ref.session_id, ref.index))),
+        )
+        found |= {turn.ref: turn for turn in map(turn_of, rows)}
+    return found
+
+
+def log(db: sqlite3.Connection, feedback: Feedback) -> None:
+    """Feedback on a recall counts once, however often it is given."""
+    db.execute(
+        f"INSERT OR IGNORE INTO feedback ({FEEDBACK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        feedback_row(feedback),
+    )
+
+
+def logged(db: sqlite3.Connection, after: int, limit: int, user_id: str | None) -> list[tuple[int, Feedback]]:
+    """Entries of the learning log, in order."""
+    rows = db.execute(
+        f"SELECT number, {FEEDBACK_COLUMNS} FROM feedback WHERE number > ? AND (? IS NULL OR user_id = ?)"
+        " ORDER BY number LIMIT ?",
+        (after, user_id, user_id, limit),
+    )
+    return [(row[0], feedback_of(row[1:])) for row in rows]
+
+
+def learner(db: sqlite3.Connection, scope: str) -> LearnerState | None:
+    """The state saved under ``scope``."""
+    row = db.execute("SELECT version, content FROM learners WHERE scope = ?", (scope,)).fetchone()
+    return LearnerState(*row) if row else None
+
+
+def save_learner(db: sqlite3.Connection, scope: str, content: bytes, base_version: int) -> int:
+    """Save a state that was learned from version ``base_version``.
+
+    Raises:
+        ConflictError: When the saved version is another.
+    """
+    row = db.execute("SELECT version FROM learners WHERE scope = ?", (scope,)).fetchone()
+    version = int(row[0]) if row else 0
+    if version != base_version:
+        raise ConflictError(f"the learner is at version {version}, the state was learned from {base_version}")
+    db.execute("INSERT OR REPLACE INTO learners VALUES (?, ?, ?)", (scope, version + 1, content))
+    return version + 1
