@@ -1,6 +1,7 @@
 """What tests share."""
 
 import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from rmm_core import ReflectiveMemory, RMMConfig
 from rmm_core.testing import HashEmbedder, ScriptedLLM
 
-DATA = Path(os.environ.get("RMM_DATA", Path(__file__).parents[2] / "shared" / "data"))
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "examples"))
+DATA = Path(os.environ.get("RMM_DATA", ROOT.parent / "shared" / "data"))
 T0 = datetime(2024, 3, 1, 9, 0, tzinfo=UTC)
 
 

@@ -10,7 +10,6 @@ import pytest
 import rmm_core.models
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "examples"))
 
 
 def quickstart(*arguments):

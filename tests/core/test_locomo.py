@@ -1,18 +1,12 @@
 """The loop on a real conversation: LoCoMo's first, with its recorded facts and a real embedder."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-from rmm_core import ReflectiveMemory, RMMConfig
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-
 from _locomo import RecordedReflector, load
 from _measure import USER, SimulatedCitations, mean, scored
 from _models import bundled_embedder
+
+from rmm_core import ReflectiveMemory, RMMConfig
 
 pytestmark = pytest.mark.benchmark_data
 

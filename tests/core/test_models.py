@@ -17,9 +17,6 @@ pytestmark = pytest.mark.enable_socket
 
 @pytest.fixture(scope="module")
 def minilm():
-    import sys
-
-    sys.path.insert(0, "examples")
     from _models import bundled_embedder
 
     return bundled_embedder()

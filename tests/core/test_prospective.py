@@ -4,10 +4,13 @@ import json
 import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rmm_core import Message, ReflectiveMemory, RMMConfig, TurnRef
+from rmm_core.drivers import Services
 from rmm_core.errors import ConflictError, LLMError
-from rmm_core.prospective import pieces
+from rmm_core.prospective import LLMReflector, pieces
 from rmm_core.testing import HashEmbedder, ScriptedLLM
 from rmm_core.types import Turn
 from tests.conftest import T0
@@ -381,3 +384,38 @@ def test_small_talk_is_left_out(memory, llm):
     llm.enqueue("NO_TRAIT", "NO_TRAIT")
     report = talk(memory, "Hi there!", "Hello!", "Thanks a lot!", "You're welcome.").end()
     assert (report.status, report.unfiled) == ("nothing", 0)
+
+
+def updates():
+    """What a model may reply to an update prompt: sensible, odd, and useless."""
+    texts = st.text(max_size=40)
+    merges = st.builds("Merge({}, {})".format, st.integers(-2, 9), texts)
+    quoted = st.builds('Merge({}, "{}")'.format, st.integers(0, 6), texts)
+    one = st.one_of(st.just("Add()"), merges, quoted, texts)
+    return st.lists(one, min_size=1, max_size=3).map("\n".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(updates(), min_size=2, max_size=2), min_size=1, max_size=4))
+def test_evidence_only_grows_whatever_a_model_replies(sessions):
+    memory = ReflectiveMemory.open(
+        ":memory:", llm=ScriptedLLM(), embedder=HashEmbedder(), config=RMMConfig(speakers=("user",))
+    )
+    held = {}
+    for number, replies in enumerate(sessions):
+        llm = ScriptedLLM(facts(("tea and cats", [0]), ("cats and violins", [1])), *replies, "Add()")
+        memory._services = Services(llm, HashEmbedder())
+        memory._reflector = LLMReflector(memory.config)
+        chat = memory.chat("ann", session_id=str(number))
+        chat.add(Message("user", "tea and cats"), Message("user", "cats and violins"), Message("user", "and the rest"))
+        before = memory.store.bank_version("ann")
+        report = chat.end()
+        now = {m.id: set(m.evidence) for m in memory.memories("ann")}
+        assert all(now.get(i, set()) >= evidence for i, evidence in held.items())
+        if report.status == "pending":
+            assert (now, memory.store.bank_version("ann")) == (held, before)
+        else:
+            reachable = {ref for evidence in now.values() for ref in evidence}
+            assert {TurnRef(str(number), i) for i in range(3)} <= reachable
+        held = now
+    memory.store.close()
