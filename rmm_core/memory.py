@@ -58,11 +58,7 @@ class ReflectiveMemory:
         clock: Callable[[], datetime] | None = None,
         on_reflection: Callable[[ReflectionReport], None] | None = None,
     ) -> None:
-        if embedder is None:
-            raise ConfigError(
-                "a memory needs an embedder: pass embedder=..., for example "
-                "rmm_core.models.SentenceTransformerEmbedder('all-MiniLM-L6-v2')"
-            )
+        _check_embedder(embedder)
         self.config = RMMConfig() if config is None else config
         self.store = store
         self.clock = now if clock is None else clock
@@ -94,8 +90,7 @@ class ReflectiveMemory:
             StoreError: When the file cannot be opened or is something else.
         """
         config = RMMConfig() if config is None else config
-        if embedder is None:
-            cls(None, config=config)  # type: ignore[arg-type]  # raises before a file is made
+        _check_embedder(embedder)  # before a file is made
         return cls(
             open_store(place, config),
             llm=llm,
@@ -251,12 +246,10 @@ class ReflectiveMemory:
         return self.run(self._reembed())
 
     def close(self) -> None:
-        """End the sessions opened here, reflect what is pending, and let go of the store; twice is fine."""
+        """End and reflect the sessions that are open here, and let go of the store; twice is fine."""
         try:
             for user_id, session_id in sorted(self._open):
-                self.store.end_session(user_id, session_id)
-            self._open.clear()
-            self.reflect_pending()
+                self.run(self.ending(user_id, session_id))
         except StoreClosedError:
             return
         finally:
@@ -370,3 +363,11 @@ class ReflectiveMemory:
             yield from call(self.store.reembed, user_id, rows)
             count += len(rows)
         return count
+
+
+def _check_embedder(embedder: Embedder | None) -> None:
+    if embedder is None:
+        raise ConfigError(
+            "a memory needs an embedder: pass embedder=..., for example "
+            "rmm_core.models.SentenceTransformerEmbedder('all-MiniLM-L6-v2')"
+        )

@@ -68,7 +68,7 @@ def test_the_whole_loop(open_memory, llm):
 
 
 async def test_the_whole_loop_on_an_event_loop(open_memory):
-    llm = ScriptedLLM(facts(("Ann likes tea", [0])), seconds=0.15)
+    llm = ScriptedLLM(facts(("Ann likes tea", [0])), seconds=0.4)
     memory = open_memory(llm, config=RMMConfig(speakers=("user",)))
     beats = []
 
@@ -90,7 +90,7 @@ async def test_the_whole_loop_on_an_event_loop(open_memory):
     beating.cancel()
     gaps = np.diff(beats)
     assert len(beats) > 20
-    assert gaps.max() < 0.15  # no model call held the loop
+    assert gaps.max() < 0.4  # no model call held the loop
     assert memory.status("ann").topics == 1
 
 
