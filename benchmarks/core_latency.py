@@ -150,7 +150,9 @@ def fill(memory: ReflectiveMemory, rng: np.random.Generator, count: int) -> tupl
             for i in range(len(texts))
         )
         version = memory.store.bank_version(USER)
-        memory.store.commit(USER, BankChange(version, entries, (), name, 0, len(texts)))
+        memory.store.commit(
+            USER, BankChange(version, entries, (), name, memory.store.session(USER, name).born, 0, len(texts))
+        )
         said = [f"User: {t}" for t in texts]
         views["own"] += [f"{e.memory.summary}\n{t}" for e, t in zip(entries, said, strict=True)]
         views["window"] += ["\n".join(said[max(i - 2, 0) : i + 3]) for i in range(len(said))]
@@ -170,7 +172,7 @@ def recall(
     for view, texts in views.items():
         db.execute(f"CREATE VIRTUAL TABLE {view} USING fts5(words, tokenize='{TOKENIZER}')")
         db.executemany(f"INSERT INTO {view} (rowid, words) VALUES (?, ?)", enumerate(texts, 1))
-    embedded = memory._services.need_embedder().embed(queries)
+    embedded = memory._services.embedder.embed(queries)
     turn = iter(range(10**9))
 
     def fts(*names: str) -> None:

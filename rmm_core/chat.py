@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rmm_core.errors import InputError
-from rmm_core.extractive import is_question
+from rmm_core.errors import InputError, NotFoundError, StoreError
+from rmm_core.extractive import is_known, is_question
 from rmm_core.flow import Flow, call
+from rmm_core.inputs import checked_message, checked_text
 from rmm_core.prompts import as_data, without_memories
 from rmm_core.recall import Answer, Recall
 from rmm_core.retrospective import feedback_of
-from rmm_core.types import Attachment, Citations, Message, ReflectionReport, Session, Turn
+from rmm_core.types import Attachment, Citations, Feedback, Message, ReflectionReport, Session, Turn
 
 if TYPE_CHECKING:
     from rmm_core.memory import ReflectiveMemory
@@ -117,41 +120,49 @@ class Chat:
 
     # -- flows ---------------------------------------------------------------------------
 
+    def _append(self, messages: Sequence[Message], feedback: Feedback | None = None) -> Flow[tuple[Turn, ...]]:
+        """Store messages, opening the session when this chat has not, or when its user was forgotten meanwhile."""
+        if not self._opened:
+            yield from self._open()
+        now = self._memory.clock()
+        dated = [m if m.at is not None else replace(m, at=now if self._at is None else self._at) for m in messages]
+        store = self._memory.store
+        try:
+            return (yield from call(store.append, self.user_id, self.session_id, dated, at=now, feedback=feedback))
+        except NotFoundError:
+            yield from self._open()
+            return (yield from call(store.append, self.user_id, self.session_id, dated, at=now))
+
     def _open(self) -> Flow[None]:
-        if self._opened:
-            return
-        at = self._now()
+        now = self._memory.clock()
+        at = now if self._at is None else self._at
         yield from self._memory.opening(
-            Session(self.user_id, self.session_id, self.user_name, self.agent_name, started_at=at, last_at=at)
+            Session(self.user_id, self.session_id, self.user_name, self.agent_name, started_at=at, last_at=now)
         )
         self._opened = True
 
     def _record(self, query: str, reply: str, recall: Recall | None, attachments: Sequence[Attachment]) -> Flow[Answer]:
-        self._check(query, reply, recall)
-        yield from self._open()
+        query, reply = checked_text(query, "query"), checked_text(reply, "reply")
+        if recall is not None and recall.user_id != self.user_id:
+            raise InputError(f"this recall is of user {recall.user_id!r}, the chat of {self.user_id!r}")
         citations = Citations(reply, (), "silent") if recall is None else self._memory.citations(recall, reply)
         entry = None if recall is None else feedback_of(recall, citations, self._memory.clock())
-        known = citations.status == "cited"
+        cited = () if recall is None else tuple(recall.shown[n - 1] for n in citations.numbers)
+        asked = without_memories(query)
         said = Message(
             "user",
-            without_memories(query),
+            asked,
             attachments=tuple(attachments),
-            from_memory=known and not attachments and is_question(query),
+            from_memory=bool(cited) and not attachments and is_question(asked) and is_known(asked, cited),
         )
-        answered = Message("agent", without_memories(citations.text), from_memory=known)
-        turns = yield from call(
-            self._memory.store.append,
-            self.user_id,
-            self.session_id,
-            [m for m in (said, answered) if m.text.strip() or m.attachments],
-            at=self._now(),
-            feedback=entry,
-        )
+        told = without_memories(citations.text)
+        answered = Message("agent", told, from_memory=bool(cited) and is_known(f"{told} {asked}", cited))
+        messages = [checked_message(m) for m in (said, answered) if m.text.strip() or m.attachments]
+        turns = yield from self._append(messages, entry)
         if recall is not None and entry is not None:
             yield from self._memory.learning(recall)
         yield from self._reflect_on_the_way(turns)
-        cited = () if recall is None else recall.memories(citations.numbers)
-        return Answer(citations.text, cited, citations, recall)
+        return Answer(citations.text, tuple(shown.memory for shown in cited), citations, recall)
 
     def _ask(self, query: str) -> Flow[Answer]:
         recall = yield from self._memory.recalling(self.user_id, query)
@@ -160,9 +171,8 @@ class Chat:
         return (yield from self._record(query, reply, recall, ()))
 
     def _add(self, messages: Sequence[Message]) -> Flow[tuple[Turn, ...]]:
-        yield from self._open()
-        at = self._now()
-        turns = yield from call(self._memory.store.append, self.user_id, self.session_id, messages, at=at)
+        checked = [checked_message(m) for m in messages]
+        turns = yield from self._append([replace(m, text=without_memories(m.text)) for m in checked])
         yield from self._reflect_on_the_way(turns)
         return turns
 
@@ -176,27 +186,18 @@ class Chat:
             yield from self._memory.reflecting(self.user_id, self.session_id)
 
     def _end(self) -> Flow[ReflectionReport]:
-        if not self._opened:
-            return ReflectionReport(self.user_id, self.session_id, "nothing")
         self._opened = False
-        return (yield from self._memory.ending(self.user_id, self.session_id))
+        try:
+            return (yield from self._memory.ending(self.user_id, self.session_id))
+        except NotFoundError:  # never begun, or forgotten
+            return ReflectionReport(self.user_id, self.session_id, "nothing")
 
     def _mark_ended(self) -> Flow[None]:
-        if self._opened:
+        """End the session without asking a model; the app's own exception is on its way and must not be hidden."""
+        self._opened = False
+        with suppress(NotFoundError, StoreError):
             yield from call(self._memory.store.end_session, self.user_id, self.session_id)
 
     def _history(self) -> Flow[str]:
-        if not self._opened:
-            return ""
         turns = yield from call(self._memory.store.turns, self.user_id, self.session_id)
         return "\n".join(f"{as_data(t.speaker)}: {as_data(t.content)}" for t in turns[-_HISTORY_TURNS:])
-
-    def _check(self, query: str, reply: str, recall: Recall | None) -> None:
-        for name, value in (("query", query), ("reply", reply)):
-            if not isinstance(value, str):
-                raise InputError(f"{name} is a string; got {type(value).__name__}")
-        if recall is not None and recall.user_id != self.user_id:
-            raise InputError(f"this recall is of user {recall.user_id!r}, the chat of {self.user_id!r}")
-
-    def _now(self) -> datetime:
-        return self._memory.clock() if self._at is None else self._at

@@ -129,8 +129,11 @@ class RMMConfig:
             value = getattr(self, name)
             if not _holds(test, value):
                 raise ConfigError(f"{name} must be {rule}; got {value!r}")
-        if not self.speakers or any(s not in ("user", "agent") for s in self.speakers):
-            raise ConfigError(f"speakers holds 'user', 'agent' or both; got {self.speakers!r}")
+        if not isinstance(self.speakers, tuple) or not {*self.speakers} <= {"user", "agent"} or not self.speakers:
+            raise ConfigError(f"speakers is a tuple that holds 'user', 'agent' or both; got {self.speakers!r}")
+        for name in ("lexical", "guard", "unfiled"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} is True or False; got {getattr(self, name)!r}")
         if self.piece_turns is not None and self.piece_overlap >= self.piece_turns:
             raise ConfigError(f"piece_overlap ({self.piece_overlap}) must be below piece_turns ({self.piece_turns})")
         if self.top_m > self.top_k:
@@ -184,6 +187,18 @@ def _count(value: Any) -> bool:
     return isinstance(value, int) and value >= 1
 
 
+def _at_least_0(value: Any) -> bool:
+    return bool(0 <= value < float("inf"))
+
+
+def _above_0(value: Any) -> bool:
+    return bool(0 < value < float("inf"))
+
+
+def _finite(value: Any) -> bool:
+    return bool(abs(value) < float("inf"))
+
+
 _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("top_k", "a whole number of at least 1", _count),
     ("top_m", "a whole number of at least 1", _count),
@@ -194,16 +209,18 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("session_turns", "None or a whole number of at least 1", lambda v: v is None or _count(v)),
     ("prompt_tokens", "None or a whole number of at least 1", lambda v: v is None or _count(v)),
     ("piece_overlap", "a whole number of at least 0", lambda v: isinstance(v, int) and v >= 0),
-    ("floor", "None or a number", lambda v: v is None or v == v + 0.0),
-    ("merge_floor", "None or a number", lambda v: v is None or v == v + 0.0),
-    ("cache_bytes", "at least 0", lambda v: v >= 0),
-    ("own_weight", "at least 0", lambda v: v >= 0),
-    ("window_weight", "at least 0", lambda v: v >= 0),
-    ("session_weight", "at least 0", lambda v: v >= 0),
-    ("logit_scale", "above 0", lambda v: v > 0),
-    ("temperature", "above 0", lambda v: v > 0),
-    ("learning_rate", "at least 0", lambda v: v >= 0),
-    ("feature_learning_rate", "at least 0", lambda v: v >= 0),
+    ("floor", "None or a finite number", lambda v: v is None or _finite(v)),
+    ("merge_floor", "None or a finite number", lambda v: v is None or _finite(v)),
+    ("baseline", "a finite number", _finite),
+    ("seed", "a whole number of at least 0", lambda v: isinstance(v, int) and v >= 0),
+    ("cache_bytes", "a finite number of at least 0", _at_least_0),
+    ("own_weight", "a finite number of at least 0", _at_least_0),
+    ("window_weight", "a finite number of at least 0", _at_least_0),
+    ("session_weight", "a finite number of at least 0", _at_least_0),
+    ("logit_scale", "a finite number above 0", _above_0),
+    ("temperature", "a finite number above 0", _above_0),
+    ("learning_rate", "a finite number of at least 0", _at_least_0),
+    ("feature_learning_rate", "a finite number of at least 0", _at_least_0),
     ("anchor", "between 0 and 1", lambda v: 0 <= v < 1),
-    ("idle_minutes", "at least 0", lambda v: v >= 0),
+    ("idle_minutes", "a finite number of at least 0", _at_least_0),
 )

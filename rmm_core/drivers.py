@@ -5,9 +5,11 @@ What a model raises becomes one of our errors here, chained; what an embedder re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
+
+import numpy as np
 
 from rmm_core.errors import ConfigError, EmbedderError, LLMError, RMMError
 from rmm_core.flow import Call, Complete, Embed, Flow, Request
@@ -19,22 +21,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The models that flows ask; either may be missing until a flow needs it."""
+    """The models that flows ask; a language model may be missing until a flow needs it."""
 
     llm: LLM | None
-    embedder: Embedder | None
+    embedder: Embedder
 
     def need_llm(self) -> LLM:
         """The language model, or a clear error."""
         if self.llm is None:
             raise ConfigError("this step asks a language model and none was given: pass llm=... to ReflectiveMemory")
         return self.llm
-
-    def need_embedder(self) -> Embedder:
-        """The embedder, or a clear error."""
-        if self.embedder is None:
-            raise ConfigError("this step needs an embedder and none was given: pass embedder=... to ReflectiveMemory")
-        return self.embedder
 
 
 def run(flow: Flow[T], services: Services) -> T:
@@ -73,10 +69,12 @@ def _perform(request: Request, services: Services) -> Any:
     match request:
         case Complete(prompt, schema):
             llm = services.need_llm()
-            return _translated(lambda: llm.complete(prompt, schema=schema), LLMError)
+            return _text(_translated(lambda: llm.complete(prompt, schema=schema), LLMError))
         case Embed(texts):
-            embedder = services.need_embedder()
-            return _checked(_translated(lambda: embedder.embed(texts), EmbedderError), len(texts))
+            embedder = services.embedder
+            parts = _parts(texts)
+            flat = [part for text in parts for part in text]
+            return _pooled(_checked(_translated(lambda: embedder.embed(flat), EmbedderError), len(flat)), parts)
         case Call(function):
             return function()
 
@@ -86,16 +84,19 @@ async def _aperform(request: Request, services: Services) -> Any:
         case Complete(prompt, schema):
             llm = services.need_llm()
             try:
-                return await llm.acomplete(prompt, schema=schema)
+                reply = await llm.acomplete(prompt, schema=schema)
             except Exception as error:
                 raise _as_ours(error, LLMError) from error
+            return _text(reply)
         case Embed(texts):
-            embedder = services.need_embedder()
+            embedder = services.embedder
+            parts = _parts(texts)
+            flat = [part for text in parts for part in text]
             try:
-                rows = await embedder.aembed(texts)
+                rows = await embedder.aembed(flat)
             except Exception as error:
                 raise _as_ours(error, EmbedderError) from error
-            return _checked(rows, len(texts))
+            return _pooled(_checked(rows, len(flat)), parts)
         case Call(function):
             from asyncio import to_thread  # a tenth of this package's import time, for some of its users
 
@@ -114,17 +115,33 @@ def _as_ours(error: Exception, kind: type[RMMError]) -> RMMError:
     return error if isinstance(error, RMMError) else kind(f"{type(error).__name__}: {error}")
 
 
-def _checked(rows: Any, count: int) -> Matrix:
-    """What an embedder returned, as one finite float32 row per text, each of length 1 (or 0)."""
-    import numpy as np
+def _text(reply: Any) -> str:
+    if not isinstance(reply, str):
+        raise LLMError(f"the language model returned {type(reply).__name__}, a text is wanted")
+    return reply
 
+
+def _parts(texts: Sequence[str], longest: int = 6_000) -> list[list[str]]:
+    """Each text in parts that any embedding model takes; a pasted document must not fail a reflection."""
+    return [[t[i : i + longest] for i in range(0, len(t), longest)] or [t] for t in texts]
+
+
+def _pooled(rows: Matrix, parts: Sequence[Sequence[str]]) -> Matrix:
+    """One row per text, of length 1 (or 0): the mean of its parts' rows."""
+    ends = np.cumsum([len(p) for p in parts])[:-1]
+    means = rows if len(rows) == len(parts) else np.stack([p.mean(axis=0) for p in np.split(rows, ends)])
+    lengths = np.linalg.norm(means, axis=1, keepdims=True)
+    return np.asarray(means / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
+
+
+def _checked(rows: Any, count: int) -> Matrix:
+    """What an embedder returned, as one finite float32 row per text."""
     try:
         matrix = np.ascontiguousarray(rows, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise EmbedderError(f"the embedder returned no numeric array: {error}") from error
-    if matrix.ndim != 2 or matrix.shape[0] != count:
+    if matrix.ndim != 2 or matrix.shape[0] != count or not matrix.shape[1]:
         raise EmbedderError(f"the embedder returned shape {matrix.shape} for {count} texts")
     if not np.isfinite(matrix).all():
         raise EmbedderError("the embedder returned values that are not finite")
-    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-    return np.asarray(matrix / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
+    return matrix

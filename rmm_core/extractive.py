@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from rmm_core.flow import Flow, embed
+from rmm_core.prompts import when
 from rmm_core.protocols import Decision, Extraction
 from rmm_core.recall import Recall
 from rmm_core.stopwords import STOP_WORDS
@@ -113,6 +114,12 @@ def is_question(text: str) -> bool:
     return bool(sentences) and all(s.endswith(("?", "\uff1f", "؟")) for s in sentences)
 
 
+def is_known(text: str, memories: Sequence[Shown], *, novel: int = 1) -> bool:
+    """Whether ``text`` says nothing that ``memories`` do not: at most ``novel`` content words are new."""
+    held = [f"{m.memory.summary} {t.line} {t.at:%Y-%m-%d} {when(t.at)}" for m in memories for t in m.turns]
+    return len(_terms(text) - _terms(" ".join([*held, "said"]))) <= novel
+
+
 class ExtractiveReflector:
     """Finds topics with the embedder alone, and sums them up in the user's own most informative sentences.
 
@@ -129,7 +136,7 @@ class ExtractiveReflector:
         told = [(t, s) for t in new if (s := _statements(t))]
         if not told:
             return Extraction(())
-        said = [f"{t.speaker or t.role}: {t.content}" for t, _ in told]  # means of sentence vectors segment far worse
+        said = [t.line for t, _ in told]  # means of sentence vectors segment far worse
         rows = yield from embed([*said, *(s for _, statements in told for s in statements)])
         turned, *blocks = np.split(rows, np.cumsum([len(told), *(len(s) for _, s in told)])[:-1])
         memories = []

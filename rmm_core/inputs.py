@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
-from rmm_core.errors import InputError
+from rmm_core.config import RMMConfig
+from rmm_core.errors import ConfigError, InputError
+from rmm_core.protocols import LLM, Embedder
+from rmm_core.types import Attachment, Message
 
 
 def checked_id(value: str, name: str) -> str:
@@ -26,11 +31,92 @@ def checked_id(value: str, name: str) -> str:
     return value
 
 
-def aware(at: datetime) -> datetime:
-    """``at`` with a timezone; a naive time is taken as UTC."""
+def checked_text(value: Any, name: str) -> str:
+    """``value`` as text that every database and model takes: half characters are replaced.
+
+    Raises:
+        InputError: When it is no string.
+    """
+    if not isinstance(value, str):
+        raise InputError(f"{name} is a string; got {type(value).__name__}")
+    return whole(value)
+
+
+def whole(text: str) -> str:
+    """``text`` with lone surrogates, such as half an emoji, replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def checked_message(message: Any) -> Message:
+    """``message`` with its parts checked, and its text and time brought into form.
+
+    Raises:
+        InputError: When it is no message, or says it is from somebody other than user or agent.
+    """
+    if not isinstance(message, Message):
+        raise InputError(f"a message is a rmm_core.Message; got {type(message).__name__}")
+    if message.role not in ("user", "agent"):
+        raise InputError(
+            f"a message is of the 'user' or the 'agent'; got {message.role!r}. "
+            "System and tool messages are not part of what is remembered"
+        )
+    if not all(isinstance(a, Attachment) for a in message.attachments):
+        raise InputError("attachments are rmm_core.Attachment values")
+    return replace(
+        message,
+        text=checked_text(message.text, "a message's text"),
+        speaker=checked_text(message.speaker, "a speaker"),
+        attachments=tuple(replace(a, caption=checked_text(a.caption, "a caption")) for a in message.attachments),
+        at=None if message.at is None else aware(message.at),
+    )
+
+
+def aware(at: Any) -> datetime:
+    """``at`` with a timezone; a naive time is taken as UTC.
+
+    Raises:
+        InputError: When it is no time.
+    """
+    if not isinstance(at, datetime):
+        raise InputError(f"a time is a datetime; got {type(at).__name__}")
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def now() -> datetime:
     """The time, in UTC."""
     return datetime.now(UTC)
+
+
+def checked_config(config: Any) -> RMMConfig:
+    """The settings, the default ones for None.
+
+    Raises:
+        ConfigError: When ``config`` is something else.
+    """
+    if config is None:
+        return RMMConfig()
+    if not isinstance(config, RMMConfig):
+        raise ConfigError(f"config is an RMMConfig; got {type(config).__name__}: write RMMConfig(**settings)")
+    return config
+
+
+def checked_models(llm: Any, embedder: Any) -> Embedder:
+    """The embedder, when it and the language model, if any, offer what is asked of them.
+
+    Raises:
+        ConfigError: When one of them does not, or there is no embedder.
+    """
+    if embedder is None:
+        raise ConfigError(
+            "a memory needs an embedder: pass embedder=..., for example "
+            "rmm_core.models.SentenceTransformerEmbedder('all-MiniLM-L6-v2')"
+        )
+    if not isinstance(embedder, Embedder):
+        raise ConfigError(f"an embedder has the methods embed and aembed; {type(embedder).__name__} has not")
+    if llm is not None and not isinstance(llm, LLM):
+        raise ConfigError(f"a language model has the methods complete and acomplete; {type(llm).__name__} has not")
+    return embedder

@@ -14,11 +14,11 @@ from rmm_core import transfer
 from rmm_core.chat import Chat
 from rmm_core.config import RMMConfig
 from rmm_core.drivers import Services, arun, run
-from rmm_core.errors import ConfigError, InputError, NotFoundError, RMMError, StoreClosedError
+from rmm_core.errors import InputError, NotFoundError, RMMError, StoreClosedError
 from rmm_core.extractive import ExtractiveAnswerer, ExtractiveReflector
-from rmm_core.flow import Flow, call, embed
-from rmm_core.inputs import aware, checked_id, now
-from rmm_core.prospective import LLMReflector, reflect
+from rmm_core.flow import Flow, call
+from rmm_core.inputs import aware, checked_config, checked_id, checked_models, checked_text, now
+from rmm_core.prospective import LLMReflector, reembedding, reflect
 from rmm_core.protocols import LLM, Answerer, Embedder, MemoryStore, Reflector
 from rmm_core.recall import Recall
 from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback_of
@@ -33,8 +33,9 @@ T = TypeVar("T")
 class ReflectiveMemory:
     """Long-term memory for the users of a chat (Reflective Memory Management, ACL 2025).
 
-    Every operation exists twice, blocking (``recall``) and for event loops (``arecall``); both run the
-    same flow. All methods may be called from any thread.
+    What asks a model exists twice, blocking (``recall``) and for event loops (``arecall``); both run the
+    same flow. What only reads or deletes is blocking and short, but for :meth:`forget_user`, which rewrites
+    the file. All methods may be called from any thread.
 
     Args:
         store: Where everything is kept.
@@ -58,10 +59,10 @@ class ReflectiveMemory:
         clock: Callable[[], datetime] | None = None,
         on_reflection: Callable[[ReflectionReport], None] | None = None,
     ) -> None:
-        _check_embedder(embedder)
-        self.config = RMMConfig() if config is None else config
+        embedder = checked_models(llm, embedder)
+        self.config = checked_config(config)
         self.store = store
-        self.clock = now if clock is None else clock
+        self._clock = now if clock is None else clock
         self._services = Services(llm, embedder)
         self._by_overlap = self.config.attribution == "overlap" or (self.config.attribution == "auto" and llm is None)
         self._reflector = reflector or (LLMReflector(self.config) if llm is not None else ExtractiveReflector())
@@ -89,8 +90,8 @@ class ReflectiveMemory:
             ConfigError: When a setting or ``place`` cannot work.
             StoreError: When the file cannot be opened or is something else.
         """
-        config = RMMConfig() if config is None else config
-        _check_embedder(embedder)  # before a file is made
+        config = checked_config(config)
+        checked_models(llm, embedder)  # before a file is made
         return cls(
             open_store(place, config),
             llm=llm,
@@ -126,8 +127,8 @@ class ReflectiveMemory:
             self,
             user_id=checked_id(user_id, "user_id"),
             session_id=checked_id(session_id, "session_id"),
-            user_name=user_name,
-            agent_name=agent_name,
+            user_name=checked_text(user_name, "user_name"),
+            agent_name=checked_text(agent_name, "agent_name"),
             at=None if at is None else aware(at),
         )
 
@@ -200,7 +201,9 @@ class ReflectiveMemory:
         user_id = checked_id(user_id, "user_id")
         self.store.forget_user(user_id)
         self._trainer.forget(user_id)
-        self._open = {(u, s) for u, s in self._open if u != user_id}
+        for opened in list(self._open):
+            if opened[0] == user_id:
+                self._open.discard(opened)
 
     def users(self) -> list[str]:
         """All user ids, sorted."""
@@ -211,14 +214,14 @@ class ReflectiveMemory:
         user_id = checked_id(user_id, "user_id")
         memories, sessions = self.store.memories(user_id), self.store.sessions(user_id)
         width = self.store.width()
-        state = None if width is None else self._trainer.state(user_id, width)
+        learned = None if width is None else self._trainer.state(user_id, width)
         return UserStatus(
             user_id=user_id,
             topics=sum(m.kind == "topic" for m in memories),
             unfiled=sum(m.kind == "unfiled" for m in memories),
             turns=sum(s.turns for s in sessions),
-            updates=state.updates if state else 0,
-            ranking="learned" if state and state.updates and state.trusted(self.config) else "prior",
+            updates=learned.updates if learned else 0,
+            ranking="learned" if learned and learned.serves(self.config) else "prior",
             sessions=sessions,
         )
 
@@ -236,22 +239,29 @@ class ReflectiveMemory:
         Raises:
             InputError: When a line is malformed, or the user has something stored already; nothing is stored then.
         """
-        return self.run(self._import(lines, user_id))
+        return self.run(transfer.importing(self.store, lines, user_id))
 
     def reembed(self) -> int:
         """Embed every memory of every user anew, for another embedder; how many were.
 
-        Learning starts anew when the width changes.
+        All or nothing; learning starts anew when the width changes.
+
+        Raises:
+            ConflictError: When a bank changed meanwhile; call it again.
         """
-        return self.run(self._reembed())
+        return self.run(reembedding(self.store))
 
     def close(self) -> None:
         """End and reflect the sessions that are open here, and let go of the store; twice is fine."""
         try:
-            for user_id, session_id in sorted(self._open):
-                self.run(self.ending(user_id, session_id))
-        except StoreClosedError:
-            return
+            self.run(self._closing())
+        finally:
+            self.store.close()
+
+    async def aclose(self) -> None:
+        """:meth:`close` for event loops."""
+        try:
+            await self.arun(self._closing())
         finally:
             self.store.close()
 
@@ -260,6 +270,14 @@ class ReflectiveMemory:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     # -- flows, which chats and adapters drive ---------------------------------------------
 
@@ -271,11 +289,16 @@ class ReflectiveMemory:
         """Drive a flow with this memory's models, without blocking the event loop."""
         return await arun(flow, self._services)
 
+    def clock(self) -> datetime:
+        """The time, timezone-aware."""
+        return aware(self._clock())
+
     def recalling(self, user_id: str, query: str, top_m: int | None = None) -> Flow[Recall]:
         """:meth:`recall` as a flow."""
-        if not isinstance(query, str):
-            raise InputError(f"a query is a string; got {type(query).__name__}")
-        return self._recaller.recall(uuid.uuid4().hex, checked_id(user_id, "user_id"), query, top_m=top_m)
+        query, user_id = checked_text(query, "query"), checked_id(user_id, "user_id")
+        if top_m is not None and not (isinstance(top_m, int) and top_m >= 0):
+            raise InputError(f"top_m is a whole number of at least 0; got {top_m!r}")
+        return self._recaller.recall(uuid.uuid4().hex, user_id, query, top_m=top_m)
 
     def answering(self, recall: Recall, query: str, history: str) -> Flow[str]:
         """A reply to ``query`` that cites what was recalled, as a flow."""
@@ -301,13 +324,16 @@ class ReflectiveMemory:
         except RMMError as error:
             report = yield from call(self._failed, user_id, session_id, error)
         if self._on_reflection is not None:
-            self._on_reflection(report)
+            try:
+                self._on_reflection(report)
+            except Exception:  # the app's own code: whatever it raises, the user's turn goes on
+                logger.exception("on_reflection raised")
         return report
 
     def ending(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
         """End one session and reflect it and the user's other pending ones, as a flow."""
-        yield from call(self.store.end_session, user_id, session_id)
         self._open.discard((user_id, session_id))
+        yield from call(self.store.end_session, user_id, session_id)
         report = yield from self.reflecting(user_id, session_id)
         if report.status != "pending":
             yield from self._reflect_pending(user_id)
@@ -318,6 +344,15 @@ class ReflectiveMemory:
         opened = yield from call(self.store.open_session, session)
         self._open.add((session.user_id, session.id))
         return opened
+
+    def _closing(self) -> Flow[None]:
+        for user_id, session_id in sorted(self._open):
+            try:
+                yield from self.ending(user_id, session_id)
+            except StoreClosedError:
+                return
+            except NotFoundError:  # forgotten by another process
+                continue
 
     def _failed(self, user_id: str, session_id: str, error: RMMError) -> ReflectionReport:
         """Note a failed reflection, unless there is nothing left to reflect: done or forgotten by somebody else."""
@@ -332,7 +367,7 @@ class ReflectiveMemory:
         return ReflectionReport(user_id, session_id, "pending", error=str(error))
 
     def _feedback(self, recall: Recall, reply: str) -> Flow[Citations]:
-        citations = self.citations(recall, reply)
+        citations = self.citations(recall, checked_text(reply, "reply"))
         entry = feedback_of(recall, citations, self.clock())
         if entry is not None:
             yield from call(self.store.add_feedback, entry)
@@ -346,28 +381,3 @@ class ReflectiveMemory:
         for session in waiting:
             reports.append((yield from self.reflecting(session.user_id, session.id)))  # noqa: PERF401
         return reports
-
-    def _import(self, lines: Iterable[str], user_id: str | None) -> Flow[str]:
-        content = transfer.parse_lines(lines)
-        user_id = checked_id(content.user_id if user_id is None else user_id, "user_id")
-        vectors = yield from embed([m.summary for m in content.memories])
-        yield from call(transfer.restore, self.store, content, vectors, user_id)
-        return user_id
-
-    def _reembed(self) -> Flow[int]:
-        count = 0
-        for user_id in (yield from call(self.users)):
-            memories = yield from call(self.store.memories, user_id)
-            vectors = yield from embed([m.summary for m in memories])
-            rows = {m.id: v for m, v in zip(memories, vectors, strict=True)}
-            yield from call(self.store.reembed, user_id, rows)
-            count += len(rows)
-        return count
-
-
-def _check_embedder(embedder: Embedder | None) -> None:
-    if embedder is None:
-        raise ConfigError(
-            "a memory needs an embedder: pass embedder=..., for example "
-            "rmm_core.models.SentenceTransformerEmbedder('all-MiniLM-L6-v2')"
-        )

@@ -26,6 +26,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from rmm_core.errors import ReplyError
+from rmm_core.inputs import whole
 from rmm_core.protocols import Decision, Extraction
 from rmm_core.types import Action, Add, Extracted, Merge
 
@@ -138,8 +139,7 @@ def _after_thinking(reply: str) -> tuple[str, bool]:
 
 def _clean(text: str) -> str:
     """One line that any database takes: no lone surrogates, no NUL, single spaces."""
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", " ")
-    return " ".join(whole.split())
+    return " ".join(whole(text).replace("\0", " ").split())
 
 
 # -- extraction --------------------------------------------------------------------------------

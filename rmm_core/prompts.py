@@ -36,9 +36,8 @@ EXTRACTION_SCHEMA: dict[str, Any] = {
 }
 """What an extraction reply looks like when it is JSON; an empty list then stands for ``NO_TRAIT``."""
 
-_MARKER = re.compile(r"[\[\u3010\uff3b](?=\s*(?:\^?\d|#|memor|no[_ ]cite))", re.IGNORECASE)
-_BLOCK = re.compile(r"<memories>.*?</memories>", re.DOTALL)
-_TAG = re.compile(r"<(?=\s*/?\s*(?:memor|session|turns?\b))", re.IGNORECASE)
+_MARKER = re.compile(r"[\[\u3010\uff3b](?=\s{0,3}(?:\^?\d|#|memor|no[_ ]cite))", re.IGNORECASE)
+_TAG = re.compile(r"<(?=\s{0,3}/?\s{0,3}(?:memor|session|turns?\b))", re.IGNORECASE)
 
 
 def as_data(text: str, indent: str = "    ") -> str:
@@ -52,8 +51,19 @@ def as_data(text: str, indent: str = "    ") -> str:
 
 
 def without_memories(text: str) -> str:
-    """``text`` without a memory block that a prompt of ours put there: what we injected is never something said."""
-    return _BLOCK.sub("", text).strip() if "<memories>" in text else text
+    """``text`` without what a prompt of ours put there: what we injected is never something said."""
+    if text.startswith(_ANSWER_OPENING):
+        text = text.rpartition("\nQuestion: ")[2].removesuffix("\nAnswer:")
+    kept, rest = [], text
+    while (start := rest.find("<memories>")) >= 0 and (end := rest.find("</memories>", start)) >= 0:
+        kept.append(rest[:start])
+        rest = rest[end + len("</memories>") :]
+    return "".join([*kept, rest]).strip() if kept else text
+
+
+def shortened(text: str, characters: int) -> str:
+    """``text`` cut to a length, with a mark where it was cut."""
+    return text if len(text) <= characters else f"{text[:characters]} [...]"
 
 
 def when(at: datetime) -> str:
@@ -61,9 +71,9 @@ def when(at: datetime) -> str:
     return f"{at:%A}, {at.day} {at:%B %Y}"
 
 
-def numbered_turns(turns: Sequence[Turn]) -> str:
-    """Turns as ``[number] Speaker: words``, one entry a turn."""
-    return "\n".join(f"[{t.index}] {as_data(t.speaker)}: {as_data(t.content)}" for t in turns)
+def numbered_turns(turns: Sequence[Turn], longest: int = 12_000) -> str:
+    """Turns as ``[number] Speaker: words``, one entry a turn, pasted documents shortened."""
+    return "\n".join(f"[{t.index}] {as_data(t.speaker)}: {as_data(shortened(t.content, longest))}" for t in turns)
 
 
 _EXTRACTION_EXAMPLE = """\
@@ -221,6 +231,9 @@ Question: Where did Priya grow up?
 Answer: I do not have that information. {NO_CITE}"""
 
 
+_ANSWER_OPENING = "You are talking with a user you know from earlier sessions."
+
+
 def answer_prompt(query: str, shown: Sequence[Shown], *, history: str = "") -> str:
     """Ask for an answer that cites the memories it uses (paper section 4).
 
@@ -231,7 +244,7 @@ def answer_prompt(query: str, shown: Sequence[Shown], *, history: str = "") -> s
     """
     earlier = f"\nEarlier in this session:\n{history}\n" if history else ""
     return f"""\
-You are talking with a user you know from earlier sessions. Answer fluently and briefly, using the \
+{_ANSWER_OPENING} Answer fluently and briefly, using the \
 numbered memories where they help.
 
 {CITATION_RULES}
@@ -241,5 +254,5 @@ numbered memories where they help.
 Now the real one.
 {memory_block(shown)}
 {earlier}
-Question: {query}
+Question: {as_data(query)}
 Answer:"""

@@ -110,20 +110,20 @@ def reflect(
     memories = [anchored(m, turns) for m in extraction.memories]
     vectors = yield from embed([m.summary for m in memories])
     loose = _loose(session, turns, memories) if config.unfiled else []
-    loose_vectors = yield from embed([_said(t) for t in loose])
+    loose_vectors = yield from embed([t.line for t in loose])
     for attempt in range(_ATTEMPTS):
         base = yield from call(store.bank_version, user_id)
         draft = Draft(session)
         for new, vector in zip(memories, vectors, strict=True):
             yield from _place(store, reflector, config, draft, new, vector, turns)
         for turn, vector in zip(loose, loose_vectors, strict=True):
-            draft.put(_memory(session, "unfiled", _said(turn), [turn]), vector)
+            draft.put(_memory(session, "unfiled", turn.line, [turn]), vector)
         change = draft.change(base, session.reflected, session.turns)
         try:
             yield from call(store.commit, user_id, change)
         except ConflictError:
             fresh = yield from call(store.session, user_id, session_id)
-            if fresh.reflected != session.reflected:
+            if (fresh.born, fresh.reflected) != (session.born, session.reflected):
                 return ReflectionReport(user_id, session_id, "already")
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -131,6 +131,22 @@ def reflect(
             continue
         break
     return draft.report(extraction.dropped, unfiled=len(loose))
+
+
+def reembedding(store: MemoryStore) -> Flow[int]:
+    """Embed every memory of every user anew, all or nothing; how many were.
+
+    Raises (inside the flow):
+        ConflictError: When a bank changed meanwhile.
+    """
+    banks = {}
+    for user_id in (yield from call(lambda: list(store.users()))):
+        version = yield from call(store.bank_version, user_id)
+        memories = yield from call(store.memories, user_id)
+        vectors = yield from embed([m.summary for m in memories])
+        banks[user_id] = (version, {m.id: v for m, v in zip(memories, vectors, strict=True)})
+    yield from call(store.reembed, banks)
+    return sum(len(rows) for _, rows in banks.values())
 
 
 _ATTEMPTS = 5
@@ -171,6 +187,7 @@ class Draft:
             entries=tuple(e for i, e in self.entries.items() if i not in filed),
             removed=tuple(sorted(filed)),
             session_id=self.session.id,
+            session_born=self.session.born,
             reflected_from=start,
             reflected_to=stop,
         )
@@ -276,10 +293,6 @@ def _loose(session: Session, turns: Sequence[Turn], memories: Sequence[Extracted
     names = (session.user_name, session.agent_name)
     rest = [t for t in turns if t.index not in covered and t.content and not t.from_memory]
     return [t for t in rest if not is_small_talk(t.content, names=names)]
-
-
-def _said(turn: Turn) -> str:
-    return f"{turn.speaker}: {turn.content}"
 
 
 _NO_FEATURES = np.zeros(len(LEXICAL_VIEWS), dtype=np.float32)

@@ -131,6 +131,7 @@ class BankChange:
         entries: Memories that are new, or replace the one of the same id.
         removed: Ids of memories that go away.
         session_id: The reflected session; empty when the change comes from elsewhere.
+        session_born: Its :attr:`~rmm_core.types.Session.born` when it was read.
         reflected_from, reflected_to: The turns that are now known, ``from <= index < to``.
     """
 
@@ -138,6 +139,7 @@ class BankChange:
     entries: tuple[Entry, ...] = ()
     removed: tuple[str, ...] = ()
     session_id: str = ""
+    session_born: int = 0
     reflected_from: int = 0
     reflected_to: int = 0
 
@@ -184,7 +186,7 @@ class MemoryStore(Protocol):
         """Store messages as the next turns, and feedback with them; durable on return.
 
         Args:
-            at: The time of messages that carry none.
+            at: The time now, and of messages that carry none.
 
         Raises:
             NotFoundError: When there is no such session.
@@ -238,7 +240,8 @@ class MemoryStore(Protocol):
 
         Raises:
             ConflictError: When the bank's version is not ``change.base_version`` any more, or the
-                session's turns are already reflected; nothing is changed then.
+                session's turns are already reflected, or it is not the session that was read but a
+                later one of the same id; nothing is changed then.
             DimensionError: When an embedding has another width than the store's.
         """
         ...
@@ -303,14 +306,24 @@ class MemoryStore(Protocol):
         """All user ids, sorted."""
         ...
 
-    def reembed(self, user_id: str, embeddings: dict[str, Vector]) -> None:
-        """Replace embeddings by memory id; the first width given becomes the store's."""
+    def reembed(self, banks: dict[str, tuple[int, dict[str, Vector]]]) -> None:
+        """Replace the embeddings of all banks in one transaction; their width becomes the store's.
+
+        Args:
+            banks: For every user, the version the bank was read at and the embeddings by memory id.
+
+        Raises:
+            ConflictError: When a bank is at another version, or there is a bank that is not named.
+        """
         ...
 
     # -- learning ------------------------------------------------------------------------
 
     def add_feedback(self, feedback: Feedback) -> None:
-        """Append to the learning log, durably; the same recall of the same user counts once."""
+        """Append to the learning log, durably.
+
+        The same recall of the same user counts once, and nothing is kept of a user who has nothing else stored.
+        """
         ...
 
     def width(self) -> int | None:

@@ -13,7 +13,7 @@ from rmm_core.citations import parse_citations
 from rmm_core.config import RMMConfig
 from rmm_core.extractive import attribute
 from rmm_core.flow import Flow, call, complete, embed
-from rmm_core.prompts import shown_memory
+from rmm_core.prompts import shortened, shown_memory
 from rmm_core.protocols import MemoryStore
 from rmm_core.recall import Recall
 from rmm_core.reranker import Ranking
@@ -52,7 +52,7 @@ class Recaller:
         self, user_id: str, vector: Vector, found: tuple[Candidate, ...]
     ) -> tuple[Ranking, Literal["learned", "prior"]]:
         state = self._trainer.state(user_id, len(vector))
-        learned = state.updates > 0 and state.trusted(self._config)
+        learned = state.serves(self._config)
         reranker = state.reranker if learned else state.prior
         rows = np.stack([x.embedding for x in found])
         features = np.stack([x.features for x in found])
@@ -74,14 +74,34 @@ class Recaller:
 def within(shown: list[Shown], tokens: int, characters_per_token: float = 4.0) -> list[Shown]:
     """The memories that fit a budget, whole, the lowest ranked left out first.
 
-    One that could never fit alone is left out before the others have to make room for it.
+    One that could never fit alone, because it grew over many sessions or holds a pasted document, is shown with
+    as many of its turns as fit, the newest first.
     """
-    bound = tokens * characters_per_token
-    lengths = {s.memory.id: len(shown_memory(s)) for s in shown}
-    kept = [s for s in shown if lengths[s.memory.id] <= bound]
-    while sum(lengths[s.memory.id] for s in kept) > bound:
-        kept.pop()
-    return [replace(s, number=number) for number, s in enumerate(kept, start=1)]
+    bound = int(tokens * characters_per_token)
+    fitted = [s for s in (fit(s, bound) for s in shown) if s is not None]
+    lengths = [len(shown_memory(s)) for s in fitted]
+    while sum(lengths) > bound:
+        fitted.pop()
+        lengths.pop()
+    return [replace(s, number=number) for number, s in enumerate(fitted, start=1)]
+
+
+def fit(shown: Shown, bound: int) -> Shown | None:
+    """A memory with no more of its turns than fit into ``bound`` characters; None when not even one does."""
+    if len(shown_memory(shown)) <= bound:
+        return shown
+    kept: tuple[Turn, ...] = ()
+    for turn in reversed(shown.turns):
+        if len(shown_memory(replace(shown, turns=(turn, *kept)))) > bound:
+            break
+        kept = (turn, *kept)
+    if not kept:
+        room = bound - len(shown_memory(replace(shown, turns=()))) - 200  # for the date and the speaker
+        if room <= 0 or not shown.turns:
+            return None
+        kept = (replace(shown.turns[-1], text=shortened(shown.turns[-1].text, room)),)
+        return replace(shown, turns=kept) if len(shown_memory(replace(shown, turns=kept))) <= bound else None
+    return replace(shown, turns=kept)
 
 
 class LLMAnswerer:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rmm_core.config import RMMConfig
-from rmm_core.errors import ConflictError
+from rmm_core.errors import ConflictError, InputError
 from rmm_core.guard import Guard
 from rmm_core.learning import Example, update
 from rmm_core.protocols import MemoryStore
@@ -46,9 +46,9 @@ class Learned:
     cursor: int = 0
     version: int = 0
 
-    def trusted(self, config: RMMConfig) -> bool:
-        """Whether the learned weights serve."""
-        return not config.guard or self.guard.trusts_learned
+    def serves(self, config: RMMConfig) -> bool:
+        """Whether the learned weights serve, and not the prior."""
+        return self.updates > 0 and (not config.guard or self.guard.trusts_learned)
 
     def pack(self) -> bytes:
         """This state as bytes, the prior left out: the configuration gives it."""
@@ -60,10 +60,19 @@ class Learned:
 
     @classmethod
     def unpack(cls, content: bytes, prior: Reranker, version: int) -> Learned:
-        """The state that :meth:`pack` packed."""
-        with np.load(io.BytesIO(content), allow_pickle=False) as packed:
-            reranker = Reranker.load(packed["reranker"].tobytes(), prior.logit_scale)
-            count, mean, square, updates, cursor = packed["numbers"].tolist()
+        """The state that :meth:`pack` packed.
+
+        Raises:
+            InputError: When ``content`` is damaged.
+        """
+        from zipfile import BadZipFile
+
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as packed:
+                reranker = Reranker.load(packed["reranker"].tobytes(), prior.logit_scale)
+                count, mean, square, updates, cursor = packed["numbers"].tolist()
+        except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
+            raise InputError(f"this is no learner state: {error}") from error
         return cls(reranker, prior, Guard(count, mean, square), int(updates), int(cursor), version)
 
 
@@ -75,7 +84,8 @@ class Trainer:
         self._config = config
         self._held = held
         self._states: OrderedDict[str, Learned] = OrderedDict()
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # on the states held: never for long, recalls wait for it
+        self._learning = threading.Lock()  # on learning: others' recalls go on meanwhile
 
     def state(self, user_id: str, width: int) -> Learned:
         """The newest state for a user's queries, whose embeddings have ``width``."""
@@ -94,8 +104,8 @@ class Trainer:
     def catch_up(self, user_id: str, width: int) -> int:
         """Learn from all full batches of the log that were not learned from yet; how many steps were taken."""
         steps = 0
-        while True:
-            with self._lock:
+        with self._learning:
+            while True:
                 try:
                     if not self._step(user_id, width):
                         return steps
@@ -131,7 +141,8 @@ class Trainer:
         )
         scope = self._scope(user_id)
         version = self._store.save_learner_state(scope, after.pack(), base_version=state.version)
-        self._states[scope] = replace(after, version=version)
+        with self._lock:
+            self._states[scope] = replace(after, version=version)
         if guard.trusts_learned != state.guard.trusts_learned:
             logger.warning("the %s ranking serves from here on", "learned" if guard.trusts_learned else "prior")
         return True
@@ -159,7 +170,11 @@ class Trainer:
         saved = self._store.learner_state(scope)
         if saved is None:
             return Learned(prior, prior)
-        state = Learned.unpack(saved.content, prior, saved.version)
+        try:
+            state = Learned.unpack(saved.content, prior, saved.version)
+        except InputError:
+            logger.exception("the saved learner is damaged: learning starts anew")
+            return Learned(prior, prior, version=saved.version)
         if state.reranker.width == width:
             return state
         logger.warning("the embedder's width changed from %d to %d: learning starts anew", state.reranker.width, width)

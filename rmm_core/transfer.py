@@ -13,8 +13,10 @@ from datetime import datetime
 from typing import Any
 
 from rmm_core.errors import InputError
+from rmm_core.flow import Flow, call, embed
+from rmm_core.inputs import checked_id
 from rmm_core.protocols import Entry, MemoryStore
-from rmm_core.types import Attachment, Matrix, Memory, Revision, Session, Turn, TurnRef
+from rmm_core.types import Attachment, Memory, Revision, Session, Turn, TurnRef
 
 FORMAT = "reflective-memory/1"
 
@@ -51,53 +53,73 @@ def parse_lines(lines: Iterable[str]) -> UserContent:
             continue
         try:
             content = json.loads(line)
-            if number == 1:
+            if not user_id:
                 if content["format"] != FORMAT:
-                    raise InputError(f"line 1: the format is {content['format']!r}, this version reads {FORMAT!r}")
-                user_id = str(content["user_id"])
+                    raise InputError(f"the format is {content['format']!r}, this version reads {FORMAT!r}")
+                user_id = checked_id(content["user_id"], "user_id")
             elif "session" in content:
-                sessions.append(_session(content["session"]))
-                turns += [_turn(t) for t in content["turns"]]
+                of_session = [_turn(t) for t in content["turns"]]
+                sessions.append(_session(content["session"], of_session))
+                turns += of_session
             else:
                 memories.append(_memory(content["memory"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            if isinstance(error, InputError):
-                raise
             raise InputError(f"line {number} is not of an export: {type(error).__name__}: {error}") from error
     if not user_id:
         raise InputError(f"this is no export: its first line should name the format {FORMAT!r}")
     return UserContent(user_id, tuple(sessions), tuple(turns), tuple(memories))
 
 
-def restore(store: MemoryStore, content: UserContent, vectors: Matrix, user_id: str) -> None:
-    """Store all of it under ``user_id``, as one transaction.
+def importing(store: MemoryStore, lines: Iterable[str], user_id: str | None) -> Flow[str]:
+    """Store what was exported, under its own or another id, as one transaction; the id.
 
-    Raises:
-        InputError: When the user has something stored already.
+    Raises (inside the flow):
+        InputError: When a line is malformed, or the user has something stored already.
     """
+    content = parse_lines(lines)
+    user_id = checked_id(content.user_id if user_id is None else user_id, "user_id")
+    vectors = yield from embed([m.summary for m in content.memories])
     entries = [Entry(replace(m, user_id=user_id), v) for m, v in zip(content.memories, vectors, strict=True)]
     sessions = [replace(s, user_id=user_id) for s in content.sessions]
-    store.restore_user(user_id, sessions, content.turns, entries)
+    yield from call(store.restore_user, user_id, sessions, content.turns, entries)
+    return user_id
 
 
 def _line(**content: Any) -> str:
-    return json.dumps(content, ensure_ascii=False, default=_plain)
+    """One line whatever reads it: other line breaks than the usual ones are escaped."""
+    text = json.dumps(content, ensure_ascii=False, default=_plain)
+    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
 
 
 def _plain(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def _session(d: dict[str, Any]) -> Session:
-    return Session(**d | {"started_at": _time(d["started_at"]), "last_at": _time(d["last_at"])})
+def _session(d: dict[str, Any], turns: list[Turn]) -> Session:
+    session = Session(**d | {"started_at": _time(d["started_at"]), "last_at": _time(d["last_at"])})
+    _expect(session, str, "user_id", "id", "user_name", "agent_name", "error")
+    _expect(session, int, "turns", "reflected", "attempts", "ended")
+    places = [t.index for t in turns]
+    if any(t.session_id != session.id for t in turns) or len(set(places)) != len(places):
+        raise InputError("turns of another session, or two at one place")
+    if not 0 <= session.reflected <= session.turns < 2**31 or not all(0 <= p < session.turns for p in places):
+        raise InputError("turns are numbered from 0 and counted in the session")
+    return session
 
 
 def _turn(d: dict[str, Any]) -> Turn:
-    return Turn(**d | {"at": _time(d["at"]), "attachments": tuple(Attachment(**a) for a in d["attachments"])})
+    turn = Turn(**d | {"at": _time(d["at"]), "attachments": tuple(Attachment(**a) for a in d["attachments"])})
+    _expect(turn, str, "session_id", "speaker", "text")
+    _expect(turn, int, "index", "from_memory")
+    for attachment in turn.attachments:
+        _expect(attachment, str, "kind", "uri", "caption")
+    if turn.role not in ("user", "agent"):
+        raise InputError(f"a turn is of the user or the agent, not {turn.role!r}")
+    return turn
 
 
 def _memory(d: dict[str, Any]) -> Memory:
-    return Memory(
+    memory = Memory(
         **d
         | {
             "evidence": tuple(TurnRef(**r) for r in d["evidence"]),
@@ -106,6 +128,21 @@ def _memory(d: dict[str, Any]) -> Memory:
             "updated_at": _time(d["updated_at"]),
         }
     )
+    _expect(memory, str, "id", "user_id", "summary")
+    for ref in memory.evidence:
+        _expect(ref, str, "session_id")
+        _expect(ref, int, "index")
+    for revision in memory.history:
+        _expect(revision, str, "summary")
+    if memory.kind not in ("topic", "unfiled"):
+        raise InputError(f"a memory is a topic or unfiled, not {memory.kind!r}")
+    return memory
+
+
+def _expect(value: object, kind: type, *names: str) -> None:
+    for name in names:
+        if not isinstance(getattr(value, name), kind):
+            raise InputError(f"{name} is {getattr(value, name)!r}")
 
 
 def _time(text: str) -> datetime:

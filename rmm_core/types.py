@@ -96,17 +96,25 @@ class Turn:
         notes = [f"[{a.kind}: {a.caption}]" for a in self.attachments if a.caption]
         return " ".join([self.text, *notes]).strip()
 
+    @property
+    def line(self) -> str:
+        """The content with its speaker: what is searched, since it is found far better than the words alone."""
+        return f"{self.speaker}: {self.content}"
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
     """One sitting of one user with the agent.
 
     Attributes:
+        started_at: When it takes place.
+        last_at: When it was last written to.
         turns: How many turns it has.
         reflected: How many of them, from the first, the bank already knows.
         ended: Whether somebody said it is over.
         attempts: How often its reflection failed since it last went through.
         error: What the last failure said; empty when there was none.
+        born: Tells this session from an earlier one of the same id that was forgotten; given by the store.
     """
 
     user_id: str
@@ -120,6 +128,7 @@ class Session:
     ended: bool = False
     attempts: int = 0
     error: str = ""
+    born: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rmm_core.errors import EmbedderError, LLMError, MissingDependencyError
+from rmm_core.errors import EmbedderError, LLMError, MissingDependencyError, RMMError
 from rmm_core.types import Matrix
 
 
@@ -33,8 +34,7 @@ class OpenAILLM:
     ) -> None:
         self.model = model
         self._openai = _openai("OpenAILLM")
-        self._client = _client(self._openai, "OpenAI", LLMError, base_url, api_key, timeout)
-        self._async_client = _client(self._openai, "AsyncOpenAI", LLMError, base_url, api_key, timeout)
+        self._clients = _Clients(self._openai, LLMError, base_url, api_key, timeout)
         self._options = {"temperature": 0.0} | options
         self._constrains = True
 
@@ -45,7 +45,7 @@ class OpenAILLM:
             LLMError: When the endpoint cannot be reached or refuses.
         """
         try:
-            return _text(self._client.chat.completions.create(**self._request(prompt, schema)))
+            return _text(self._clients.blocking.chat.completions.create(**self._request(prompt, schema)))
         except self._openai.OpenAIError as error:
             if not self._refuses_schema(error, schema):
                 raise LLMError(f"{self.model}: {error}") from error
@@ -54,7 +54,7 @@ class OpenAILLM:
     async def acomplete(self, prompt: str, *, schema: Mapping[str, Any] | None = None) -> str:
         """The same, for event loops."""
         try:
-            return _text(await self._async_client.chat.completions.create(**self._request(prompt, schema)))
+            return _text(await self._clients.of_loop().chat.completions.create(**self._request(prompt, schema)))
         except self._openai.OpenAIError as error:
             if not self._refuses_schema(error, schema):
                 raise LLMError(f"{self.model}: {error}") from error
@@ -101,8 +101,7 @@ class OpenAIEmbedder:
     ) -> None:
         self.model = model
         self._openai = _openai("OpenAIEmbedder")
-        self._client = _client(self._openai, "OpenAI", EmbedderError, base_url, api_key, timeout)
-        self._async_client = _client(self._openai, "AsyncOpenAI", EmbedderError, base_url, api_key, timeout)
+        self._clients = _Clients(self._openai, EmbedderError, base_url, api_key, timeout)
         self._batch_size = batch_size
 
     def embed(self, texts: Sequence[str]) -> Matrix:
@@ -112,7 +111,9 @@ class OpenAIEmbedder:
             EmbedderError: When the endpoint cannot be reached or refuses.
         """
         try:
-            return _rows([self._client.embeddings.create(model=self.model, input=b) for b in self._batches(texts)])
+            return _rows(
+                [self._clients.blocking.embeddings.create(model=self.model, input=b) for b in self._batches(texts)]
+            )
         except self._openai.OpenAIError as error:
             raise EmbedderError(f"{self.model}: {error}") from error
 
@@ -120,7 +121,7 @@ class OpenAIEmbedder:
         """The same, for event loops."""
         try:
             replies = [
-                await self._async_client.embeddings.create(model=self.model, input=b) for b in self._batches(texts)
+                await self._clients.of_loop().embeddings.create(model=self.model, input=b) for b in self._batches(texts)
             ]
         except self._openai.OpenAIError as error:
             raise EmbedderError(f"{self.model}: {error}") from error
@@ -139,15 +140,30 @@ def _openai(feature: str) -> Any:
     return openai
 
 
-def _client(
-    openai: Any, name: str, kind: type[Exception], base_url: str | None, api_key: str | None, timeout: float
-) -> Any:
-    if base_url is not None and api_key is None:
-        api_key = "not-needed"  # servers of one's own ask for none, the client insists on one
-    try:
-        return getattr(openai, name)(base_url=base_url, api_key=api_key, timeout=timeout)
-    except openai.OpenAIError as error:
-        raise kind(f"cannot use the endpoint: {error}") from error
+class _Clients:
+    """A blocking client, and one for each event loop: a connection lives and dies with its loop."""
+
+    def __init__(
+        self, openai: Any, kind: type[RMMError], base_url: str | None, api_key: str | None, timeout: float
+    ) -> None:
+        if base_url is not None and api_key is None:
+            api_key = "not-needed"  # servers of one's own ask for none, the client insists on one
+        self._settings = {"base_url": base_url, "api_key": api_key, "timeout": timeout}
+        self._openai = openai
+        self._loops: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        try:
+            self.blocking = openai.OpenAI(**self._settings)
+        except openai.OpenAIError as error:
+            raise kind(f"cannot use the endpoint: {error}") from error
+
+    def of_loop(self) -> Any:
+        """The running loop's client."""
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
+        if loop not in self._loops:
+            self._loops[loop] = self._openai.AsyncOpenAI(**self._settings)
+        return self._loops[loop]
 
 
 def _text(completion: Any) -> str:

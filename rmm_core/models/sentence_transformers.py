@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import textwrap
 import threading
 from collections.abc import Sequence
 from os import PathLike, fspath
@@ -40,6 +41,8 @@ class SentenceTransformerEmbedder:
             MissingDependencyError: Without sentence-transformers.
             EmbedderError: When the model cannot be loaded.
         """
+        if not texts:
+            return np.zeros((0, 0), dtype=np.float32)
         with self._lock:
             model = self._load()
             parts = [self._parts(model, text) for text in texts]
@@ -69,9 +72,7 @@ class SentenceTransformerEmbedder:
     def _parts(model: Any, text: str) -> list[str]:
         """``text`` in parts of about equal length that the model reads whole."""
         limit = model.get_max_seq_length() or 512
-        if len(text) <= 2 * limit:  # a token is seldom shorter than two characters
+        if len(text) <= limit // 2:  # not even one token a character would fill it
             return [text]
-        count = -(-len(model.tokenizer.tokenize(text)) // (limit - 2))
-        words = text.split()
-        size = -(-len(words) // count) or 1
-        return [" ".join(words[i : i + size]) for i in range(0, len(words), size)] or [text]
+        count = -(-len(model.tokenizer.tokenize(text)) // int(0.9 * limit))
+        return textwrap.wrap(text, width=-(-len(text) // count)) or [text]

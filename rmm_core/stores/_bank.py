@@ -14,7 +14,8 @@ from typing import Any
 from rmm_core.protocols import Entry
 from rmm_core.stores._index import Document
 from rmm_core.stores._rows import MEMORY_COLUMNS, TURN_COLUMNS, blob, memory_of, time_text, turn_of, vector
-from rmm_core.types import Revision, Turn, TurnRef
+from rmm_core.stores._talk import next_number
+from rmm_core.types import Revision, Turn, TurnRef, Vector
 
 _WINDOW = 2  # neighbouring turns on each side ; half of an answer often stands in the turn before or after
 
@@ -31,15 +32,13 @@ def raise_version(db: sqlite3.Connection, user_id: str, *, reset: bool) -> int:
     Numbers are drawn from one counter for all banks and never come again, so that an index of a bank
     that was forgotten and began anew, perhaps by another process, cannot pass for a current one.
     """
-    (number,) = db.execute(
-        "INSERT INTO settings VALUES ('version', 1) ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value"
-    ).fetchone()
+    number = next_number(db)
     db.execute(
         "INSERT INTO banks VALUES (?1, ?2, ?2)"
         " ON CONFLICT DO UPDATE SET version = ?2, reset = CASE WHEN ?3 THEN ?2 ELSE reset END",
         (user_id, number, int(reset)),
     )
-    return int(number)
+    return number
 
 
 def put(db: sqlite3.Connection, user_id: str, entry: Entry, number: int) -> None:
@@ -68,6 +67,11 @@ def put(db: sqlite3.Connection, user_id: str, entry: Entry, number: int) -> None
         "INSERT INTO revisions VALUES (?, ?, ?, ?, ?)",
         ((user_id, memory.id, i, r.summary, time_text(r.replaced_at)) for i, r in enumerate(memory.history)),
     )
+
+
+def set_embedding(db: sqlite3.Connection, user_id: str, memory_id: str, embedding: Vector) -> None:
+    """Replace a memory's embedding."""
+    db.execute("UPDATE memories SET embedding = ? WHERE user_id = ? AND id = ?", (blob(embedding), user_id, memory_id))
 
 
 def remove(db: sqlite3.Connection, user_id: str, memory_id: str) -> bool:
@@ -115,7 +119,7 @@ def documents(db: sqlite3.Connection, user_id: str, after: int) -> tuple[list[Do
     found = sorted(entries(db, user_id, changed), key=lambda e: e.memory.id)
     sessions = {ref.session_id for e in found for ref in e.memory.evidence}
     turns = {s: _session_turns(db, user_id, s) for s in sorted(sessions)}
-    texts = {s: "\n".join(_said(t) for t in by_index.values()) for s, by_index in turns.items()}
+    texts = {s: "\n".join(t.line for t in by_index.values()) for s, by_index in turns.items()}
     return [_document(e, turns) for e in found], texts
 
 
@@ -134,11 +138,7 @@ def _document(entry: Entry, turns: dict[str, dict[int, Turn]]) -> Document:
 
 
 def _join(turns: dict[str, dict[int, Turn]], places: Iterable[tuple[str, int]]) -> str:
-    return "\n".join(_said(turns[s][i]) for s, i in places if i in turns[s])
-
-
-def _said(turn: Turn) -> str:
-    return f"{turn.speaker}: {turn.content}"
+    return "\n".join(turns[s][i].line for s, i in places if i in turns[s])
 
 
 def _session_turns(db: sqlite3.Connection, user_id: str, session_id: str) -> dict[int, Turn]:

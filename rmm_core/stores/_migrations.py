@@ -22,6 +22,7 @@ MIGRATIONS: tuple[str, ...] = (
         started_at TEXT NOT NULL, last_at TEXT NOT NULL,
         turns INTEGER NOT NULL DEFAULT 0, reflected INTEGER NOT NULL DEFAULT 0,
         ended INTEGER NOT NULL DEFAULT 0, attempts INTEGER NOT NULL DEFAULT 0, error TEXT NOT NULL DEFAULT '',
+        born INTEGER NOT NULL,
         PRIMARY KEY (user_id, id)
     ) WITHOUT ROWID;
     CREATE INDEX sessions_waiting ON sessions (last_at) WHERE reflected < turns;
@@ -95,5 +96,6 @@ def migrate(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
         db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:  # a full disk has rolled back by itself, and must not be hidden by that
+            db.execute("ROLLBACK")
         raise

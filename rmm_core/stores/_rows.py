@@ -22,7 +22,9 @@ from rmm_core.types import (
     Vector,
 )
 
-SESSION_COLUMNS = "user_id, id, user_name, agent_name, started_at, last_at, turns, reflected, ended, attempts, error"
+SESSION_COLUMNS = (
+    "user_id, id, user_name, agent_name, started_at, last_at, turns, reflected, ended, attempts, error, born"
+)
 TURN_COLUMNS = "session_id, position, role, speaker, text, at, attachments, from_memory"
 MEMORY_COLUMNS = "id, user_id, kind, summary, created_at, updated_at"
 FEEDBACK_COLUMNS = "recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited"
@@ -36,7 +38,7 @@ def time_text(at: datetime) -> str:
 
 def session_of(row: tuple[Any, ...]) -> Session:
     """A row of ``SESSION_COLUMNS``."""
-    user, name, user_name, agent_name, started, last, turns, reflected, ended, attempts, error = row
+    user, name, user_name, agent_name, started, last, turns, reflected, ended, attempts, error, born = row
     return Session(
         user_id=user,
         id=name,
@@ -49,6 +51,7 @@ def session_of(row: tuple[Any, ...]) -> Session:
         ended=bool(ended),
         attempts=attempts,
         error=error,
+        born=born,
     )
 
 
@@ -86,7 +89,7 @@ def session_row(session: Session) -> tuple[Any, ...]:
     """A session as a row of ``SESSION_COLUMNS``."""
     s = session
     names = (s.user_id, s.id, s.user_name, s.agent_name, time_text(s.started_at), time_text(s.last_at))
-    return (*names, s.turns, s.reflected, int(s.ended), s.attempts, s.error)
+    return (*names, s.turns, s.reflected, int(s.ended), s.attempts, s.error, s.born)
 
 
 def memory_of(row: tuple[Any, ...], evidence: tuple[TurnRef, ...] = (), history: tuple[Revision, ...] = ()) -> Memory:

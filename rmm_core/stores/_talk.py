@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from rmm_core.errors import ConflictError, NotFoundError
@@ -62,8 +63,16 @@ def open_session(db: sqlite3.Connection, new: Session) -> None:
     marks = ", ".join("?" * len(SESSION_COLUMNS.split(",")))
     db.execute(
         f"INSERT INTO sessions ({SESSION_COLUMNS}) VALUES ({marks}) ON CONFLICT DO UPDATE SET ended = 0",
-        session_row(new),
+        session_row(replace(new, born=next_number(db))),
     )
+
+
+def next_number(db: sqlite3.Connection) -> int:
+    """A number that never comes again in this file: versions of banks, and what tells sessions apart."""
+    (number,) = db.execute(
+        "INSERT INTO settings VALUES ('version', 1) ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value"
+    ).fetchone()
+    return int(number)
 
 
 def append(
@@ -73,10 +82,9 @@ def append(
     known = session(db, user_id, session_id)
     turns_ = tuple(turn_at(m, known, known.turns + i, at) for i, m in enumerate(messages))
     insert_turns(db, user_id, turns_)
-    last = max((time_text(t.at) for t in turns_), default=time_text(known.last_at))
     db.execute(
         "UPDATE sessions SET turns = ?, last_at = max(last_at, ?) WHERE user_id = ? AND id = ?",
-        (known.turns + len(turns_), last, user_id, session_id),
+        (known.turns + len(turns_), time_text(at), user_id, session_id),
     )
     return turns(db, user_id, session_id, known.turns, None)
 
@@ -113,10 +121,11 @@ def turns_at(db: sqlite3.Connection, user_id: str, refs: Sequence[TurnRef], port
 
 
 def log(db: sqlite3.Connection, feedback: Feedback) -> None:
-    """Feedback on a recall counts once, however often it is given."""
+    """Feedback on a recall counts once, however often it is given; that of a forgotten user not at all."""
     db.execute(
-        f"INSERT OR IGNORE INTO feedback ({FEEDBACK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        feedback_row(feedback),
+        f"INSERT OR IGNORE INTO feedback ({FEEDBACK_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE EXISTS"
+        " (SELECT 1 FROM sessions WHERE user_id = ?)",
+        (*feedback_row(feedback), feedback.user_id),
     )
 
 

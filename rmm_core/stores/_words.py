@@ -23,8 +23,8 @@ _WORD = re.compile(r"\w+")
 
 
 def spaced(text: str) -> str:
-    """``text`` in compatibility form, runs of unspaced scripts as overlapping pairs."""
-    return _UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", text))
+    """``text`` case-folded and in compatibility form, runs of unspaced scripts as overlapping pairs."""
+    return _UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", text).casefold())
 
 
 def _pairs(match: re.Match[str]) -> str:
@@ -39,6 +39,6 @@ def match_expression(query: str, limit: int = 64) -> str:
         query: What the user asked.
         limit: How many different words are used, from the first; a bound on what a pasted document costs.
     """
-    words = list(dict.fromkeys(w.casefold() for w in _WORD.findall(spaced(query))))
+    words = list(dict.fromkeys(_WORD.findall(spaced(query))))
     words = [w for w in words if w not in STOP_WORDS] or words
     return " OR ".join(f'"{word}"' for word in words[:limit])

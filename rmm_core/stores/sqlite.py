@@ -18,7 +18,6 @@ from rmm_core.protocols import BankChange, Entry, LearnerState
 from rmm_core.stores import _bank, _talk
 from rmm_core.stores._index import BankIndex, IndexCache
 from rmm_core.stores._migrations import migrate
-from rmm_core.stores._rows import blob
 from rmm_core.types import Candidate, Feedback, Kind, Memory, Message, Session, Turn, TurnRef, Vector
 
 
@@ -134,16 +133,18 @@ class SQLiteStore:
                 raise ConflictError(f"the bank is at version {version}, the change was made on {change.base_version}")
             if change.session_id:
                 session = _talk.session(db, user_id, change.session_id)
+                if session.born != change.session_born or session.turns < change.reflected_to:
+                    raise ConflictError(f"session {change.session_id!r} was forgotten, and began anew")
                 if session.reflected != change.reflected_from:
                     raise ConflictError(f"session {change.session_id!r} was reflected by somebody else")
                 db.execute(
                     "UPDATE sessions SET reflected = ?, attempts = 0, error = '' WHERE user_id = ? AND id = ?",
                     (change.reflected_to, user_id, change.session_id),
                 )
-            _check_widths(db, change.entries)
             gone = [memory_id for memory_id in change.removed if _bank.remove(db, user_id, memory_id)]
             number = _bank.raise_version(db, user_id, reset=bool(gone))
             for entry in change.entries:
+                _check_width(db, entry.embedding)
                 _bank.put(db, user_id, entry, number)
             return number
 
@@ -151,9 +152,13 @@ class SQLiteStore:
         self, user_id: str, vector: Vector, *, text: str = "", limit: int, kind: Kind | None = None
     ) -> tuple[Candidate, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        width = self.width()
+        with self._read() as db:
+            width, (version, _) = _width(db), _bank.version(db, user_id)
         if width is not None and width != len(vector):
             raise DimensionError(width, len(vector))
+        if not version:  # nothing was ever stored; nothing is cached for it either
+            self._cache.drop(user_id)
+            return ()
         index = self._cache.get(user_id)
         with index.lock:
             self._follow(user_id, index)
@@ -190,6 +195,7 @@ class SQLiteStore:
             was_there = _bank.delete(db, user_id, memory_id)
             if was_there:
                 _bank.raise_version(db, user_id, reset=True)
+                _release_width(db)
         if was_there:
             self._scrub(whole=False)
         return was_there
@@ -200,6 +206,7 @@ class SQLiteStore:
             for table in ("sessions", "turns", "memories", "evidence", "revisions", "feedback", "banks"):
                 db.execute(f"DELETE FROM {table} WHERE user_id = ?", (user_id,))
             db.execute("DELETE FROM learners WHERE scope = ?", (f"user:{user_id}",))
+            _release_width(db)
         self._cache.drop(user_id)
         self._scrub(whole=True)
 
@@ -213,9 +220,9 @@ class SQLiteStore:
             for session in sessions:
                 _talk.open_session(db, session)
             _talk.insert_turns(db, user_id, turns)
-            _check_widths(db, entries)
             number = _bank.raise_version(db, user_id, reset=True)
             for entry in entries:
+                _check_width(db, entry.embedding)
                 _bank.put(db, user_id, entry, number)
 
     def users(self) -> Iterator[str]:
@@ -224,15 +231,19 @@ class SQLiteStore:
             rows = db.execute("SELECT user_id FROM sessions UNION SELECT user_id FROM banks ORDER BY 1").fetchall()
         return iter([user_id for (user_id,) in rows])
 
-    def reembed(self, user_id: str, embeddings: dict[str, Vector]) -> None:
+    def reembed(self, banks: dict[str, tuple[int, dict[str, Vector]]]) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._write() as db:
-            for memory_id, vector in embeddings.items():
-                db.execute(
-                    "UPDATE memories SET embedding = ? WHERE user_id = ? AND id = ?", (blob(vector), user_id, memory_id)
-                )
-                db.execute("INSERT OR REPLACE INTO settings VALUES ('width', ?)", (len(vector),))
-            _bank.raise_version(db, user_id, reset=True)
+            moved = [u for u in {*banks, *self.users()} if _bank.version(db, u)[0] != banks.get(u, (0, {}))[0]]
+            if moved:
+                raise ConflictError(f"{len(moved)} banks changed while their embeddings were made; do it again")
+            db.execute("DELETE FROM settings WHERE name = 'width'")
+            for user_id, (_, embeddings) in banks.items():
+                for memory_id, vector in embeddings.items():
+                    _check_width(db, vector)
+                    _bank.set_embedding(db, user_id, memory_id, vector)
+                if embeddings:
+                    _bank.raise_version(db, user_id, reset=True)
 
     # -- learning ------------------------------------------------------------------------
 
@@ -306,7 +317,7 @@ class SQLiteStore:
                     if self._db.in_transaction:
                         self._db.execute("ROLLBACK")
                     raise
-            except (sqlite3.Error, UnicodeEncodeError) as error:
+            except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
                 raise StoreError(f"{self._path}: {error}") from error
 
     def _follow(self, user_id: str, index: BankIndex) -> None:
@@ -330,12 +341,16 @@ class SQLiteStore:
             try:
                 if whole:
                     self._db.execute("VACUUM")
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                busy, _, _ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             except sqlite3.Error as error:
-                raise StoreError(
-                    f"{self._path}: the data is deleted, but traces may remain in the file until this runs "
-                    f"again with no other process reading: {error}"
-                ) from error
+                raise StoreError(f"{self._path}: {_TRACES}: {error}") from error
+            if busy > 0:
+                raise StoreError(f"{self._path}: {_TRACES}")
+
+
+_TRACES = (
+    "the data is deleted, but traces remain in the file while another process is reading; delete or forget again then"
+)
 
 
 def _width(db: sqlite3.Connection) -> int | None:
@@ -343,10 +358,15 @@ def _width(db: sqlite3.Connection) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _check_widths(db: sqlite3.Connection, entries: Sequence[Entry]) -> None:
-    for entry in entries:
-        width = _width(db)
-        if width is None:
-            db.execute("INSERT INTO settings VALUES ('width', ?)", (len(entry.embedding),))
-        elif width != len(entry.embedding):
-            raise DimensionError(width, len(entry.embedding))
+def _check_width(db: sqlite3.Connection, vector: Vector) -> None:
+    """Hold every embedding to the width of the first."""
+    width = _width(db)
+    if width is None:
+        db.execute("INSERT INTO settings VALUES ('width', ?)", (len(vector),))
+    elif width != len(vector):
+        raise DimensionError(width, len(vector))
+
+
+def _release_width(db: sqlite3.Connection) -> None:
+    """A store without memories takes any embedder."""
+    db.execute("DELETE FROM settings WHERE name = 'width' AND NOT EXISTS (SELECT 1 FROM memories)")

@@ -45,9 +45,26 @@ def test_our_own_errors_pass_as_they_are(drive):
 def test_a_missing_model_is_named(drive):
     with pytest.raises(ConfigError, match="llm="):
         drive(complete("x"), Services(None, None))
-    with pytest.raises(ConfigError, match="embedder="):
-        drive(embed(["x"]), Services(None, None))
     assert drive(embed([]), Services(None, None)).shape[0] == 0
+
+
+@pytest.mark.parametrize("drive", drivers(), ids=["sync", "async"])
+def test_a_reply_that_is_no_text_is_named(drive):
+    with pytest.raises(LLMError, match="returned int, a text is wanted"):
+        drive(complete("x"), Services(ScriptedLLM(lambda prompt: 5), None))
+
+
+@pytest.mark.parametrize("drive", drivers(), ids=["sync", "async"])
+def test_long_texts_reach_no_model_whole(drive):
+    class Limited(HashEmbedder):
+        def embed(self, texts):
+            assert max(map(len, texts)) <= 6000
+            return super().embed(texts)
+
+    rows = drive(embed(["a " * 3_000 + "zebra", "zebra", ""]), Services(None, Limited()))
+    assert rows.shape == (3, 64)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-5)
+    assert rows[0] @ rows[1] > 0.1
 
 
 @pytest.mark.parametrize("drive", drivers(), ids=["sync", "async"])

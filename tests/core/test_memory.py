@@ -6,7 +6,7 @@ import logging
 import subprocess
 import sys
 import types
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -203,6 +203,29 @@ def test_the_budget_leaves_out_whole_memories_lowest_first(open_memory, llm):
     assert open_memory(llm, config=RMMConfig(prompt_tokens=10)).recall("ann", "tea").shown == ()
 
 
+def test_a_memory_that_outgrew_the_budget_shows_its_newest_turns(open_memory, llm):
+    config = RMMConfig(speakers=("user",), prompt_tokens=500)
+    memory = open_memory(llm, config=config)
+    for i in range(12):
+        llm.enqueue(facts((f"Ann trains, week {i}", [0])), *[f"Merge(0, Ann trains, week {i})"] * (i > 0))
+        talk(memory, f"week {i} of training " + "I ran far " * 30, session=f"s{i:02}").end()
+    (shown,) = memory.recall("ann", "training").shown
+    assert len(shown.memory.evidence) == 12
+    assert [int(t.text.split()[1]) for t in shown.turns] == list(range(12 - len(shown.turns), 12))
+    assert 1 < len(shown.turns) < 12
+    assert len(memory.recall("ann", "training").block()) < 2100
+
+
+def test_a_pasted_document_is_shown_shortened(open_memory):
+    memory = open_memory(None, config=RMMConfig(prompt_tokens=600))
+    with memory.chat("ann") as chat:
+        chat.add(Message("user", "The zebra report: " + "stripes " * 5000))
+    (shown,) = memory.recall("ann", "zebra report").shown
+    assert shown.turns[0].text.startswith("The zebra report")
+    assert shown.turns[0].text.endswith("[...]")
+    assert len(memory.recall("ann", "zebra").block()) < 2500
+
+
 def test_recall_takes_a_number(open_memory, llm):
     memory = filled(open_memory, llm, *TOPICS)
     assert len(memory.recall("ann", "tea", top_m=2).shown) == 2
@@ -315,9 +338,13 @@ def test_the_memory_does_not_come_to_remember_itself(open_memory):
             assert answer.cited
     assert len(memory.store.turns("ann", "second")) == 2  # the session itself is whole
     with memory.chat("ann", session_id="third") as chat:
-        recall = chat.recall("What else am I allergic to? I think walnuts, too.")
-        chat.record(recall.query, "To hazelnuts [1], and now walnuts.", recall)
-    assert any("walnuts, too" in m.summary for m in memory.memories("ann"))
+        recall = chat.recall("I moved to Lisbon for the ocean, am I allergic to hazelnuts there?")
+        chat.record(
+            recall.query, "You are, to hazelnuts [1]; and I booked a table at Nino's for Friday evening.", recall
+        )
+    said = " ".join(t.text for m in memory.memories("ann") for t in memory.store.turns_at("ann", m.evidence).values())
+    assert "Lisbon" in said
+    assert "Nino's" in said
 
 
 def test_what_was_injected_is_not_stored(open_memory, llm):
@@ -351,6 +378,77 @@ def test_attachments_are_recorded(memory):
     assert second.text == "Nice kite!"
 
 
+def test_forgetting_in_the_middle_of_a_chat(open_memory, llm):
+    memory = filled(open_memory, llm, *TOPICS)
+    llm.enqueue("NO_TRAIT")
+    with memory.chat("ann", session_id="new") as chat:
+        recall = chat.recall("tea?")
+        chat.record("tea?", "yes [1]", recall)
+        memory.forget_user("ann")
+        assert memory.feedback(recall, "[1]").numbers == (1,)
+        assert memory.users() == []
+        assert memory.store.feedback() == []
+        chat.record("I like rum", "noted")
+    assert [t.text for t in memory.store.turns("ann", "new")] == ["I like rum", "noted"]
+
+
+def test_one_user_forgotten_elsewhere_does_not_keep_others_from_closing(open_memory, llm):
+    memory, other = open_memory(llm, config=RMMConfig(speakers=("user",))), open_memory()
+    for user in ("ann", "bob"):
+        memory.chat(user, session_id="s").record("I like tea", "ok then")
+    other.forget_user("ann")
+    llm.enqueue(facts(("tea", [0])))
+    memory.close()
+    assert bank(other, "bob") == [("tea", [("s", 0)])]
+    assert other.users() == ["bob"]
+
+
+async def test_closing_on_an_event_loop(open_memory, llm):
+    async with open_memory(llm, config=RMMConfig(speakers=("user",))) as memory:
+        await memory.chat("ann", session_id="s").aadd(Message("user", "I like tea"))
+        llm.enqueue(facts(("tea", [0])))
+    assert bank(open_memory()) == [("tea", [("s", 0)])]
+
+
+def test_a_session_goes_on_in_another_chat_object(open_memory, llm):
+    """A web app makes one chat object per request."""
+    memory = open_memory(llm, config=RMMConfig(speakers=("user",)))
+    memory.chat("ann", session_id="s").record("My cat is called Tom", "Lovely")
+    llm.enqueue("Tom [NO_CITE]")
+    memory.chat("ann", session_id="s").ask("What is it called?")
+    assert "My cat is called Tom" in llm.history[0].rsplit("Now the real one", 1)[1]
+    llm.enqueue(facts(("a cat called Tom", [0])))
+    assert memory.chat("ann", session_id="s").end().status == "reflected"
+
+
+def test_half_a_character_costs_only_itself(memory):
+    chat = memory.chat("ann", session_id="s", user_name="Ann \ud83d")
+    chat.record("My flight is on Friday \ud83d", "ok \udc00")
+    chat.add(Message("user", "x \ud83d", attachments=(Attachment("image", "file:///a", "b \ud83d"),)))
+    assert memory.store.turns("ann", "s")[0].text == "My flight is on Friday \ufffd"
+    assert memory.recall("ann", "flight \ud83d").query == "flight \ufffd"
+
+
+def test_a_past_conversation_is_not_idle(open_memory, llm):
+    memory = open_memory(llm)
+    memory.chat("ann", session_id="old", at=datetime(2020, 1, 1)).add(Message("user", "I like tea"))
+    assert memory.reflect_pending() == []
+    assert memory.store.turns("ann", "old")[0].at == datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def test_system_and_tool_messages_are_no_turns(memory):
+    chat = memory.chat("ann")
+    for role in ("system", "tool", "assistant"):
+        with pytest.raises(InputError, match=f"'agent'; got '{role}'"):
+            chat.add(Message(role, "x"))
+    for wrong in ("hello", {"role": "user"}, Message("user", 5), Message("user", "x", attachments=("a.png",))):
+        with pytest.raises(InputError):
+            chat.add(wrong)
+    with pytest.raises(InputError, match="a time is a datetime"):
+        memory.chat("ann", at="2024")
+    assert memory.users() == []
+
+
 def test_deleting_and_forgetting(open_memory, llm):
     memory = filled(open_memory, llm, *TOPICS)
     (first, *_) = memory.memories("ann")
@@ -380,11 +478,38 @@ def test_export_and_import(open_memory, llm, tmp_path):
     other.close()
 
 
+HEAD = '{"format": "reflective-memory/1", "user_id": "x"}'
+SESSION = json.dumps(
+    {
+        "session": {"user_id": "x", "id": "s", "user_name": "X", "agent_name": "A", "started_at": "2024-03-01T09:00Z"}
+        | {"last_at": "2024-03-01T09:00Z", "turns": 1, "reflected": 0, "ended": False, "attempts": 0, "error": ""},
+        "turns": [
+            {"session_id": "s", "index": 0, "role": "user", "speaker": "X", "text": "hi", "at": "2024-03-01T09:00Z"}
+            | {"attachments": [], "from_memory": False}
+        ],
+    }
+)
+
+
+def test_an_import_may_have_blank_lines_and_odd_line_breaks(memory, open_memory):
+    assert memory.import_user(["", HEAD, "  ", SESSION]) == "x"
+    memory.chat("y", session_id="s").record("one\u2028two\u0085three", "ok then")
+    text = "\n".join(memory.export_user("y"))
+    memory.forget_user("y")
+    assert memory.import_user(text.splitlines()) == "y"
+    assert memory.store.turns("y", "s")[0].text == "one\u2028two\u0085three"
+
+
 @pytest.mark.parametrize(
     ("lines", "complaint"),
     [
         ([], "no export"),
         (["{}"], "line 1"),
+        ([HEAD, SESSION.replace('"turns": 1', '"turns": "many"')], "line 2"),
+        ([HEAD, SESSION.replace('"turns": 1', '"turns": 0')], "line 2"),
+        ([HEAD, SESSION.replace('"role": "user"', '"role": null')], "line 2"),
+        ([HEAD, SESSION.replace('"index": 0', '"index": "x"')], "line 2"),
+        ([HEAD, "[null]"], "line 2"),
         (["not json"], "line 1"),
         (['{"format": "other/9", "user_id": "x"}'], "other/9"),
         (['{"format": "reflective-memory/1", "user_id": "x"}', '{"memory": {"id": 3}}'], "line 2"),
@@ -400,10 +525,15 @@ def test_a_bad_import_stores_nothing(memory, lines, complaint):
 
 def test_another_embedder_is_told_both_widths(open_memory, llm):
     filled(open_memory, llm, *TOPICS)
+    with open_memory(None).chat("bob") as chat:
+        chat.add(Message("user", "I like tea"))
     wide = open_memory(llm, embedder=HashEmbedder(128))
     with pytest.raises(DimensionError, match=r"width 64, .* width 128; .*memory.reembed\(\)"):
         wide.recall("ann", "tea")
-    assert wide.reembed() == 4
+    with pytest.raises(EmbedderError):
+        open_memory(llm, embedder=FailsOn(2, 128)).reembed()  # nothing is half moved
+    assert open_memory(llm).recall("ann", "tea").shown
+    assert wide.reembed() == 4 + 1
     assert wide.recall("ann", "Which tea?").shown[0].memory.summary == TOPICS[0]
     wide.feedback(wide.recall("ann", "tea"), "[1]")
 
@@ -437,12 +567,52 @@ def test_arguments_of_the_wrong_kind(memory):
         chat.record("x", "y", memory.recall("bob", "x"))
     with pytest.raises(InputError, match="session_id"):
         memory.chat("ann", session_id=" ")
+    for top_m in (-1, "3", 2.5):
+        with pytest.raises(InputError, match="top_m"):
+            memory.recall("ann", "x", top_m=top_m)
+    with pytest.raises(InputError, match="reply is a string"):
+        memory.feedback(memory.recall("ann", "x"), None)
+
+
+def test_models_of_the_wrong_kind_are_refused_at_once(tmp_path):
+    with pytest.raises(ConfigError, match="complete and acomplete; function has not"):
+        ReflectiveMemory.open(tmp_path / "m.db", llm=lambda p: "x", embedder=HashEmbedder())
+    with pytest.raises(ConfigError, match="embed and aembed; function has not"):
+        ReflectiveMemory.open(tmp_path / "m.db", embedder=lambda texts: [])
+    with pytest.raises(ConfigError, match="write RMMConfig"):
+        ReflectiveMemory.open(tmp_path / "m.db", embedder=HashEmbedder(), config={"top_m": 3})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00" * 100, b"PK\x03\x04broken"])
+def test_a_damaged_learner_begins_anew(open_memory, llm, caplog, damage):
+    memory = filled(open_memory, llm, *TOPICS, config=RMMConfig(speakers=("user",), batch_size=1))
+    memory.feedback(memory.recall("ann", "tea"), "[1]")
+    memory.store.save_learner_state("store", damage, base_version=memory.store.learner_version("store"))
+    assert memory.recall("ann", "tea").ranking == "prior"
+    assert "learning starts anew" in caplog.text
+    assert memory.status("ann").updates == 0
+    memory.feedback(memory.recall("ann", "tea"), "[1]")
+    assert memory.recall("ann", "tea").ranking == "learned"
 
 
 def test_an_embedder_is_needed(tmp_path):
     with pytest.raises(ConfigError, match=r"pass embedder=\.\.\."):
         ReflectiveMemory.open(tmp_path / "m.db")
     assert list(tmp_path.iterdir()) == []
+
+
+class FailsOn(HashEmbedder):
+    """Fails on its n-th call."""
+
+    def __init__(self, call, width):
+        super().__init__(width)
+        self.fails_on = call
+
+    def embed(self, texts):
+        if self.calls + 1 == self.fails_on:
+            raise RuntimeError("no GPU")
+        return super().embed(texts)
 
 
 class Bad:

@@ -39,6 +39,13 @@ def test_the_end_of_a_long_text_is_found(minilm):
     assert minilm.embed(["x" * 5000]).shape == (1, 384)
 
 
+@pytest.mark.parametrize("filler", ["今天天气很好我们去公园散步", "วันนี้อากาศดีมากเราไปเดินเล่น"], ids=["zh", "th"])
+def test_the_end_of_a_text_without_spaces_counts(minilm, filler):
+    first, second = minilm.embed([filler * 60 + "我对花生过敏。", filler * 60 + "我的猫叫汤姆。"])
+    assert first @ second < 0.9999
+    assert minilm.embed([]).shape[0] == 0
+
+
 def test_a_model_that_is_not_there(tmp_path):
     (tmp_path / "model").mkdir()
     with pytest.raises(EmbedderError, match="cannot load the embedding model"):
@@ -133,6 +140,11 @@ def test_an_endpoint_completes(endpoint, monkeypatch):
 async def test_an_endpoint_completes_on_an_event_loop(endpoint):
     llm = OpenAILLM("m", base_url=endpoint.url)
     assert await llm.acomplete("hello") == "echo: hello"
+
+
+def test_an_endpoint_outlives_an_event_loop(endpoint):
+    llm = OpenAILLM("m", base_url=endpoint.url)
+    assert [asyncio.run(llm.acomplete(str(i))) for i in range(3)] == ["echo: 0", "echo: 1", "echo: 2"]
 
 
 async def test_an_endpoint_that_refuses_schemas_is_asked_without(endpoint):

@@ -208,6 +208,35 @@ def test_a_user_forgotten_meanwhile_stays_forgotten(open_memory):
     assert memory.users() == []
 
 
+def test_a_session_that_began_anew_meanwhile_is_left_alone(open_memory):
+    """A fixed session id, a slow model, and a user forgotten in between: the old does not come back into the new."""
+
+    def meanwhile(prompt):
+        memory.forget_user("ann")
+        memory.chat("ann", session_id="s1").record("I like chess", "Fine")
+        return facts(("a secret illness", [0]))
+
+    memory = open_memory(ScriptedLLM(meanwhile), config=RMMConfig(speakers=("user",)))
+    assert talk(memory, "I have a secret illness", "I see", "Truly", "I see").end().status == "already"
+    assert memory.memories("ann") == ()
+    assert [(s.turns, s.reflected) for s in memory.status("ann").sessions] == [(2, 0)]
+
+
+def test_a_pasted_document_does_not_grow_the_prompt(open_memory, llm):
+    memory = open_memory(llm, config=RMMConfig(speakers=("user",)))
+    llm.enqueue(facts(("a log", [0])))
+    assert talk(memory, "line of log\n" * 100_000, "Long!").end().status == "reflected"
+    assert len(llm.history[0]) < 40_000
+    assert memory.recall("ann", "log").shown
+
+
+def test_a_callback_that_raises_is_logged(open_memory, llm, caplog):
+    memory = open_memory(llm, on_reflection=lambda report: 1 / 0)
+    llm.enqueue("NO_TRAIT", "NO_TRAIT")
+    assert talk(memory, "hi", "hello").end().status == "nothing"
+    assert "on_reflection raised" in caplog.text
+
+
 def test_a_bank_that_never_rests_leaves_the_session_pending(open_memory, llm, monkeypatch):
     memory = open_memory(llm, config=RMMConfig(speakers=("user",)))
     llm.enqueue(facts(("tea", [0])))

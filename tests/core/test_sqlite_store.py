@@ -52,7 +52,7 @@ def filled(path, user="ann", text="the zebra of ann"):
     store.append(user, "s", [Message("user", text)], at=T0)
     memory = Memory(f"m-{user}", user, "topic", text, (TurnRef("s", 0),), T0, T0)
     entry = Entry(memory, np.ones(4, dtype=np.float32) / 2)
-    store.commit(user, BankChange(0, (entry,), session_id="s", reflected_from=0, reflected_to=1))
+    store.commit(user, BankChange(0, (entry,), (), "s", store.session(user, "s").born, 0, 1))
     return store
 
 
@@ -138,6 +138,35 @@ def test_a_missing_folder_is_named(tmp_path):
         SQLiteStore(str(tmp_path / "none" / "m.db"))
     with pytest.raises(StoreError, match="cannot"):
         SQLiteStore(str(tmp_path))
+
+
+@pytest.mark.parametrize("place", ["", "  ", "a\x00b", b"x.db", None, 5])
+def test_a_place_is_a_path(place):
+    with pytest.raises(ConfigError, match="opened at"):
+        open_store(place, RMMConfig())
+
+
+def test_traces_that_a_reader_holds_are_admitted(tmp_path):
+    store = filled(tmp_path / "m.db", text="the xylophone " * 20)
+    reader = sqlite3.connect(tmp_path / "m.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM turns").fetchall()
+    store._db.execute("PRAGMA busy_timeout = 100")
+    with pytest.raises(StoreError, match="traces remain"):
+        store.forget_user("ann")
+    assert store.memories("ann") == ()
+    reader.close()
+    store.forget_user("ann")
+    assert b"xylophone" not in content_of(tmp_path)
+    store.close()
+
+
+def test_nothing_is_cached_for_strangers():
+    store = SQLiteStore(":memory:")
+    for i in range(50):
+        store.search(f"new{i}", np.ones(4, dtype=np.float32), text="hello", limit=3)
+    assert len(store._cache._held) == 0
+    store.close()
 
 
 def test_unknown_urls_are_refused():
