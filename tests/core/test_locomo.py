@@ -23,6 +23,9 @@ class Remembering:
             self.rows.update(zip(new, self.inner.embed(new), strict=True))
         return np.stack([self.rows[t] for t in texts])
 
+    async def aembed(self, texts):
+        return self.embed(texts)
+
 
 @pytest.fixture(scope="module")
 def conversation(data_file):
