@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
@@ -114,6 +113,8 @@ class RMMConfig:
         known = [f.name for f in fields(cls)]
         for name in given:
             if name not in known:
+                import difflib  # for a mistake only
+
                 close = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
                 raise ConfigError(f"RMMConfig has no setting {name!r}; {hint}")

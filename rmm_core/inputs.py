@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -29,6 +30,11 @@ def checked_id(value: str, name: str) -> str:
     if "\x00" in value:
         raise InputError(f"{name} holds a NUL character")
     return value
+
+
+def fresh_id() -> str:
+    """An id that was never given before."""
+    return os.urandom(16).hex()
 
 
 def checked_text(value: Any, name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from os import PathLike
@@ -17,7 +16,7 @@ from rmm_core.drivers import Services, arun, run
 from rmm_core.errors import InputError, NotFoundError, RMMError, StoreClosedError
 from rmm_core.extractive import ExtractiveAnswerer, ExtractiveReflector
 from rmm_core.flow import Flow, call
-from rmm_core.inputs import aware, checked_config, checked_id, checked_models, checked_text, now
+from rmm_core.inputs import aware, checked_config, checked_id, checked_models, checked_text, fresh_id, now
 from rmm_core.prospective import LLMReflector, reembedding, reflect
 from rmm_core.protocols import LLM, Answerer, Embedder, MemoryStore, Reflector
 from rmm_core.recall import Recall
@@ -122,7 +121,7 @@ class ReflectiveMemory:
             agent_name: What the other side is called.
             at: When the session takes place, for conversations from the past; now when left out.
         """
-        session_id = uuid.uuid4().hex if session_id is None else session_id
+        session_id = fresh_id() if session_id is None else session_id
         return Chat(
             self,
             user_id=checked_id(user_id, "user_id"),
@@ -298,7 +297,7 @@ class ReflectiveMemory:
         query, user_id = checked_text(query, "query"), checked_id(user_id, "user_id")
         if top_m is not None and not (isinstance(top_m, int) and top_m >= 0):
             raise InputError(f"top_m is a whole number of at least 0; got {top_m!r}")
-        return self._recaller.recall(uuid.uuid4().hex, user_id, query, top_m=top_m)
+        return self._recaller.recall(fresh_id(), user_id, query, top_m=top_m)
 
     def answering(self, recall: Recall, query: str, history: str) -> Flow[str]:
         """A reply to ``query`` that cites what was recalled, as a flow."""
