@@ -72,9 +72,8 @@ def _perform(request: Request, services: Services) -> Any:
             return _text(_translated(lambda: llm.complete(prompt, schema=schema), LLMError))
         case Embed(texts):
             embedder = services.embedder
-            parts = _parts(texts)
-            flat = [part for text in parts for part in text]
-            return _pooled(_checked(_translated(lambda: embedder.embed(flat), EmbedderError), len(flat)), parts)
+            parts, flat = _parts(texts)
+            return _pooled(_translated(lambda: embedder.embed(flat), EmbedderError), parts)
         case Call(function):
             return function()
 
@@ -90,13 +89,12 @@ async def _aperform(request: Request, services: Services) -> Any:
             return _text(reply)
         case Embed(texts):
             embedder = services.embedder
-            parts = _parts(texts)
-            flat = [part for text in parts for part in text]
+            parts, flat = _parts(texts)
             try:
                 rows = await embedder.aembed(flat)
             except Exception as error:
                 raise _as_ours(error, EmbedderError) from error
-            return _pooled(_checked(rows, len(flat)), parts)
+            return _pooled(rows, parts)
         case Call(function):
             from asyncio import to_thread  # a tenth of this package's import time, for some of its users
 
@@ -121,13 +119,18 @@ def _text(reply: Any) -> str:
     return reply
 
 
-def _parts(texts: Sequence[str], longest: int = 6_000) -> list[list[str]]:
-    """Each text in parts that any embedding model takes; a pasted document must not fail a reflection."""
-    return [[t[i : i + longest] for i in range(0, len(t), longest)] or [t] for t in texts]
+def _parts(texts: Sequence[str], longest: int = 6_000) -> tuple[list[list[str]], list[str]]:
+    """Each text in parts that any embedding model takes, and all parts in a row.
+
+    A pasted document must not fail a reflection.
+    """
+    parts = [[t[i : i + longest] for i in range(0, len(t), longest)] or [t] for t in texts]
+    return parts, [part for text in parts for part in text]
 
 
-def _pooled(rows: Matrix, parts: Sequence[Sequence[str]]) -> Matrix:
-    """One row per text, of length 1 (or 0): the mean of its parts' rows."""
+def _pooled(returned: Any, parts: Sequence[Sequence[str]]) -> Matrix:
+    """One row per text, of length 1 (or 0): the mean of what the embedder returned for its parts."""
+    rows = _checked(returned, sum(len(p) for p in parts))
     ends = np.cumsum([len(p) for p in parts])[:-1]
     means = rows if len(rows) == len(parts) else np.stack([p.mean(axis=0) for p in np.split(rows, ends)])
     lengths = np.linalg.norm(means, axis=1, keepdims=True)

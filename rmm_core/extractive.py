@@ -25,6 +25,7 @@ _GREETINGS = _RUN.findall("""hi hey hello hiya bye goodbye goodmorning goodafter
 thank welcome hola gracias buenosdías buenastardes buenasnoches bonjour bonsoir salut merci hallo danke tschüss
 gutenmorgen gutentag gutenabend ciao grazie olá obrigado obrigada bomdia привет здравствуйте спасибо مرحبا شكرا
 你好 您好 谢谢 再见 こんにちは ありがとう さようなら 안녕하세요 감사합니다""")
+_QUESTION_MARKS = ("?", "\uff1f", "؟")
 _FILLERS = _RUN.findall("re so much very a lot all and you are again there see later soon take care how is it going")
 
 
@@ -111,7 +112,7 @@ def merge_summaries(old: str, new: str, *, alike: float = 0.8, longest: int = 60
 def is_question(text: str) -> bool:
     """Whether ``text`` only asks: every sentence of it ends in a question mark."""
     sentences = split_sentences(text)
-    return bool(sentences) and all(s.endswith(("?", "\uff1f", "؟")) for s in sentences)
+    return bool(sentences) and all(s.endswith(_QUESTION_MARKS) for s in sentences)
 
 
 def is_known(text: str, memories: Sequence[Shown], *, novel: int = 1) -> bool:
@@ -140,7 +141,7 @@ class ExtractiveReflector:
         rows = yield from embed([*said, *(s for _, statements in told for s in statements)])
         turned, *blocks = np.split(rows, np.cumsum([len(told), *(len(s) for _, s in told)])[:-1])
         memories = []
-        for start, stop in segment(turned, [t.text.rstrip().endswith(("?", "\uff1f", "؟")) for t, _ in told]):
+        for start, stop in segment(turned, [t.text.rstrip().endswith(_QUESTION_MARKS) for t, _ in told]):
             own = [i for i in range(start, stop) if told[i][0].role == "user"]
             if own:  # what the agent says alone is no topic of the user's; it stays findable as unfiled turns
                 first = told[own[0]][0]

@@ -145,14 +145,19 @@ def learner(db: sqlite3.Connection, scope: str) -> LearnerState | None:
     return LearnerState(*row) if row else None
 
 
+def learner_version(db: sqlite3.Connection, scope: str) -> int:
+    """The version of the state saved under ``scope``; 0 when there is none."""
+    row = db.execute("SELECT version FROM learners WHERE scope = ?", (scope,)).fetchone()
+    return int(row[0]) if row else 0
+
+
 def save_learner(db: sqlite3.Connection, scope: str, content: bytes, base_version: int) -> int:
     """Save a state that was learned from version ``base_version``.
 
     Raises:
         ConflictError: When the saved version is another.
     """
-    row = db.execute("SELECT version FROM learners WHERE scope = ?", (scope,)).fetchone()
-    version = int(row[0]) if row else 0
+    version = learner_version(db, scope)
     if version != base_version:
         raise ConflictError(f"the learner is at version {version}, the state was learned from {base_version}")
     db.execute("INSERT OR REPLACE INTO learners VALUES (?, ?, ?)", (scope, version + 1, content))

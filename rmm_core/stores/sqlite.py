@@ -265,8 +265,7 @@ class SQLiteStore:
     def learner_version(self, scope: str) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read() as db:
-            row = db.execute("SELECT version FROM learners WHERE scope = ?", (scope,)).fetchone()
-            return int(row[0]) if row else 0
+            return _talk.learner_version(db, scope)
 
     def learner_state(self, scope: str) -> LearnerState | None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
