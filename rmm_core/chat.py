@@ -56,17 +56,24 @@ class Chat:
         return self._memory.recall(self.user_id, query)
 
     def record(
-        self, query: str, reply: str, recall: Recall | None = None, *, attachments: Sequence[Attachment] = ()
+        self,
+        query: str,
+        reply: str | Citations,
+        recall: Recall | None = None,
+        *,
+        attachments: Sequence[Attachment] = (),
+        key: str = "",
     ) -> Answer:
         """Store one exchange, durably, and learn from what the reply cites.
 
         Args:
             query: What the user said.
-            reply: What the model replied, citation markers included.
+            reply: What the model replied, citation markers included, or what was read from it.
             recall: What the model was shown; without it nothing is learned.
             attachments: What came with the user's message.
+            key: What the host calls this exchange; an exchange is stored, and learned from, once a key.
         """
-        return self._memory.run(self._record(query, reply, recall, attachments))
+        return self._memory.run(self.recording(query, reply, recall, attachments=attachments, key=key))
 
     def ask(self, query: str) -> Answer:
         """Recall, answer and record in one step; by quoting the user when the memory has no language model."""
@@ -74,11 +81,11 @@ class Chat:
 
     def add(self, *messages: Message) -> tuple[Turn, ...]:
         """Store messages as they were said, durably, for conversations that took place elsewhere."""
-        return self._memory.run(self._add(messages))
+        return self._memory.run(self.adding(messages))
 
     def end(self) -> ReflectionReport:
         """End the session and reflect it; a failure is in the report, and the session stays pending."""
-        return self._memory.run(self._end())
+        return self._memory.run(self.ending())
 
     # -- for event loops -----------------------------------------------------------------
 
@@ -87,10 +94,16 @@ class Chat:
         return await self._memory.arecall(self.user_id, query)
 
     async def arecord(
-        self, query: str, reply: str, recall: Recall | None = None, *, attachments: Sequence[Attachment] = ()
+        self,
+        query: str,
+        reply: str | Citations,
+        recall: Recall | None = None,
+        *,
+        attachments: Sequence[Attachment] = (),
+        key: str = "",
     ) -> Answer:
         """:meth:`record` for event loops."""
-        return await self._memory.arun(self._record(query, reply, recall, attachments))
+        return await self._memory.arun(self.recording(query, reply, recall, attachments=attachments, key=key))
 
     async def aask(self, query: str) -> Answer:
         """:meth:`ask` for event loops."""
@@ -98,17 +111,17 @@ class Chat:
 
     async def aadd(self, *messages: Message) -> tuple[Turn, ...]:
         """:meth:`add` for event loops."""
-        return await self._memory.arun(self._add(messages))
+        return await self._memory.arun(self.adding(messages))
 
     async def aend(self) -> ReflectionReport:
         """:meth:`end` for event loops."""
-        return await self._memory.arun(self._end())
+        return await self._memory.arun(self.ending())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._memory.run(self._end() if kind is None else self._mark_ended())
+        self._memory.run(self.ending() if kind is None else self._mark_ended())
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,7 +129,7 @@ class Chat:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        await self._memory.arun(self._end() if kind is None else self._mark_ended())
+        await self._memory.arun(self.ending() if kind is None else self._mark_ended())
 
     # -- flows ---------------------------------------------------------------------------
 
@@ -136,16 +149,30 @@ class Chat:
     def _open(self) -> Flow[None]:
         now = self._memory.clock()
         at = now if self._at is None else self._at
-        yield from self._memory.opening(
+        yield from self._memory.sessions.opening(
             Session(self.user_id, self.session_id, self.user_name, self.agent_name, started_at=at, last_at=now)
         )
         self._opened = True
 
-    def _record(self, query: str, reply: str, recall: Recall | None, attachments: Sequence[Attachment]) -> Flow[Answer]:
-        query, reply = checked_text(query, "query"), checked_text(reply, "reply")
+    def recording(
+        self,
+        query: str,
+        reply: str | Citations,
+        recall: Recall | None = None,
+        *,
+        attachments: Sequence[Attachment] = (),
+        key: str = "",
+    ) -> Flow[Answer]:
+        """:meth:`record` as a flow."""
+        query = checked_text(query, "query")
         if recall is not None and recall.user_id != self.user_id:
             raise InputError(f"this recall is of user {recall.user_id!r}, the chat of {self.user_id!r}")
-        citations = Citations(reply, (), "silent") if recall is None else self._memory.citations(recall, reply)
+        if recall is not None:
+            citations = self._memory.citations(recall, reply)
+        elif isinstance(reply, Citations):
+            citations = replace(reply, numbers=(), status="silent")
+        else:
+            citations = Citations(checked_text(reply, "reply"), (), "silent")
         entry = None if recall is None else feedback_of(recall, citations, self._memory.clock())
         cited = () if recall is None else tuple(recall.shown[n - 1] for n in citations.numbers)
         asked = without_memories(query)
@@ -154,12 +181,14 @@ class Chat:
             asked,
             attachments=tuple(attachments),
             from_memory=bool(cited) and not attachments and is_question(asked) and is_known(asked, cited),
+            key=key,
         )
         told = without_memories(citations.text)
-        answered = Message("agent", told, from_memory=bool(cited) and is_known(f"{told} {asked}", cited))
+        known = bool(cited) and is_known(f"{told} {asked}", cited)
+        answered = Message("agent", told, from_memory=known, key=key and f"{key}/reply")
         messages = [checked_message(m) for m in (said, answered) if m.text.strip() or m.attachments]
         turns = yield from self._append(messages, entry)
-        if recall is not None and entry is not None:
+        if recall is not None and entry is not None and turns:
             yield from self._memory.learning(recall)
         yield from self._reflect_on_the_way(turns)
         return Answer(citations.text, tuple(shown.memory for shown in cited), citations, recall)
@@ -168,9 +197,10 @@ class Chat:
         recall = yield from self._memory.recalling(self.user_id, query)
         history = yield from self._history()
         reply = yield from self._memory.answering(recall, query, history)
-        return (yield from self._record(query, reply, recall, ()))
+        return (yield from self.recording(query, reply, recall))
 
-    def _add(self, messages: Sequence[Message]) -> Flow[tuple[Turn, ...]]:
+    def adding(self, messages: Sequence[Message]) -> Flow[tuple[Turn, ...]]:
+        """:meth:`add` as a flow."""
         checked = [checked_message(m) for m in messages]
         turns = yield from self._append([replace(m, text=without_memories(m.text)) for m in checked])
         yield from self._reflect_on_the_way(turns)
@@ -183,12 +213,13 @@ class Chat:
             return
         session = yield from call(self._memory.store.session, self.user_id, self.session_id)
         if session.turns - session.reflected >= limit * 2**session.attempts:
-            yield from self._memory.reflecting(self.user_id, self.session_id)
+            yield from self._memory.sessions.reflecting(self.user_id, self.session_id)
 
-    def _end(self) -> Flow[ReflectionReport]:
+    def ending(self) -> Flow[ReflectionReport]:
+        """:meth:`end` as a flow."""
         self._opened = False
         try:
-            return (yield from self._memory.ending(self.user_id, self.session_id))
+            return (yield from self._memory.sessions.ending(self.user_id, self.session_id))
         except NotFoundError:  # never begun, or forgotten
             return ReflectionReport(self.user_id, self.session_id, "nothing")
 

@@ -76,6 +76,7 @@ def checked_message(message: Any) -> Message:
         message,
         text=checked_text(message.text, "a message's text"),
         speaker=checked_text(message.speaker, "a speaker"),
+        key=checked_text(message.key, "a message's key"),
         attachments=tuple(replace(a, caption=checked_text(a.caption, "a caption")) for a in message.attachments),
         at=None if message.at is None else aware(message.at),
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from os import PathLike
 from types import TracebackType
 from typing import Self, TypeVar
@@ -13,17 +13,19 @@ from rmm_core import transfer
 from rmm_core.chat import Chat
 from rmm_core.config import RMMConfig
 from rmm_core.drivers import Services, arun, run
-from rmm_core.errors import InputError, NotFoundError, RMMError, StoreClosedError
+from rmm_core.errors import InputError, RMMError
 from rmm_core.extractive import ExtractiveAnswerer, ExtractiveReflector
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import aware, checked_config, checked_id, checked_models, checked_text, fresh_id, now
-from rmm_core.prospective import LLMReflector, reembedding, reflect
+from rmm_core.prospective import LLMReflector, reembedding
 from rmm_core.protocols import LLM, Answerer, Embedder, MemoryStore, Reflector
 from rmm_core.recall import Recall
-from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback_of
+from rmm_core.recent import RecentRecalls
+from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback_of, within_shown
+from rmm_core.sessions import Sessions
 from rmm_core.stores import open_store
 from rmm_core.trainer import Trainer
-from rmm_core.types import Citations, Kind, Memory, ReflectionReport, Session, UserStatus
+from rmm_core.types import Citations, Kind, Memory, ReflectionReport, UserStatus
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -45,6 +47,10 @@ class ReflectiveMemory:
         reflector: How sessions become memories, instead of the two ways above.
         clock: Tells the time; timezone-aware.
         on_reflection: Called with the report of every reflection, failed ones included.
+
+    Attributes:
+        sessions: When sessions are reflected, as flows; for adapters.
+        recent: The last recalls, by id; for adapters.
     """
 
     def __init__(
@@ -64,12 +70,12 @@ class ReflectiveMemory:
         self._clock = now if clock is None else clock
         self._services = Services(llm, embedder)
         self._by_overlap = self.config.attribution == "overlap" or (self.config.attribution == "auto" and llm is None)
-        self._reflector = reflector or (LLMReflector(self.config) if llm is not None else ExtractiveReflector())
+        reflector = reflector or (LLMReflector(self.config) if llm is not None else ExtractiveReflector())
         self._answerer: Answerer = LLMAnswerer() if llm is not None else ExtractiveAnswerer()
-        self._on_reflection = on_reflection
         self._trainer = Trainer(store, self.config)
         self._recaller = Recaller(store, self._trainer, self.config)
-        self._open: set[tuple[str, str]] = set()
+        self.sessions = Sessions(store, reflector, self.config, self.clock, on_reflection)
+        self.recent = RecentRecalls()
 
     @classmethod
     def open(
@@ -149,17 +155,41 @@ class ReflectiveMemory:
         """:meth:`recall` for event loops."""
         return await self.arun(self.recalling(user_id, query, top_m))
 
-    def feedback(self, recall: Recall, reply: str) -> Citations:
+    def rerank(self, user_id: str, query: str, documents: Mapping[str, str], *, top_m: int | None = None) -> Recall:
+        """Rank what somebody else's retriever found, with the reranker that serves this user; stores nothing.
+
+        Args:
+            user_id: Whose reranker.
+            query: What the documents were found for.
+            documents: Their texts by id.
+            top_m: How many to show, in place of the configured M.
+
+        Raises:
+            EmbedderError: When the embedder fails.
+        """
+        return self.run(self.reranking(user_id, query, documents, top_m))
+
+    async def arerank(
+        self, user_id: str, query: str, documents: Mapping[str, str], *, top_m: int | None = None
+    ) -> Recall:
+        """:meth:`rerank` for event loops."""
+        return await self.arun(self.reranking(user_id, query, documents, top_m))
+
+    def feedback(self, recall: Recall, reply: str | Citations) -> Citations:
         """Learn from the citations of a reply without storing a turn; the same recall counts once.
+
+        Args:
+            recall: What the model was shown.
+            reply: The reply, markers included, or what was read from it.
 
         Returns:
             The reply without its markers, and what it cites.
         """
-        return self.run(self._feedback(recall, reply))
+        return self.run(self.learning_from(recall, reply))
 
-    async def afeedback(self, recall: Recall, reply: str) -> Citations:
+    async def afeedback(self, recall: Recall, reply: str | Citations) -> Citations:
         """:meth:`feedback` for event loops."""
-        return await self.arun(self._feedback(recall, reply))
+        return await self.arun(self.learning_from(recall, reply))
 
     # -- reflecting ----------------------------------------------------------------------
 
@@ -168,11 +198,11 @@ class ReflectiveMemory:
 
         Call it at start-up and from time to time; sessions whose reflection fails again stay pending.
         """
-        return self.run(self._reflect_pending(user_id))
+        return self.run(self.sessions.reflecting_pending(user_id))
 
     async def areflect_pending(self, user_id: str | None = None) -> list[ReflectionReport]:
         """:meth:`reflect_pending` for event loops."""
-        return await self.arun(self._reflect_pending(user_id))
+        return await self.arun(self.sessions.reflecting_pending(user_id))
 
     # -- looking and deleting ------------------------------------------------------------
 
@@ -200,9 +230,8 @@ class ReflectiveMemory:
         user_id = checked_id(user_id, "user_id")
         self.store.forget_user(user_id)
         self._trainer.forget(user_id)
-        for opened in list(self._open):
-            if opened[0] == user_id:
-                self._open.discard(opened)
+        self.sessions.forget(user_id)
+        self.recent.forget(user_id)
 
     def users(self) -> list[str]:
         """All user ids, sorted."""
@@ -253,14 +282,14 @@ class ReflectiveMemory:
     def close(self) -> None:
         """End and reflect the sessions that are open here, and let go of the store; twice is fine."""
         try:
-            self.run(self._closing())
+            self.run(self.sessions.closing())
         finally:
             self.store.close()
 
     async def aclose(self) -> None:
         """:meth:`close` for event loops."""
         try:
-            await self.arun(self._closing())
+            await self.arun(self.sessions.closing())
         finally:
             self.store.close()
 
@@ -295,17 +324,29 @@ class ReflectiveMemory:
     def recalling(self, user_id: str, query: str, top_m: int | None = None) -> Flow[Recall]:
         """:meth:`recall` as a flow."""
         query, user_id = checked_text(query, "query"), checked_id(user_id, "user_id")
-        if top_m is not None and not (isinstance(top_m, int) and top_m >= 0):
-            raise InputError(f"top_m is a whole number of at least 0; got {top_m!r}")
-        return self._recaller.recall(fresh_id(), user_id, query, top_m=top_m)
+        recall = yield from self._recaller.recall(fresh_id(), user_id, query, top_m=_checked_m(top_m))
+        return self.recent.add(recall)
+
+    def reranking(
+        self, user_id: str, query: str, documents: Mapping[str, str], top_m: int | None = None
+    ) -> Flow[Recall]:
+        """:meth:`rerank` as a flow."""
+        query, user_id = checked_text(query, "query"), checked_id(user_id, "user_id")
+        texts = {name: checked_text(text, "a document") for name, text in documents.items()}
+        at = self.clock()
+        found = [Memory(name, user_id, "topic", text, (), at, at) for name, text in texts.items()]
+        recall = yield from self._recaller.rerank(fresh_id(), user_id, query, found, top_m=_checked_m(top_m))
+        return self.recent.add(recall)
 
     def answering(self, recall: Recall, query: str, history: str) -> Flow[str]:
         """A reply to ``query`` that cites what was recalled, as a flow."""
         return self._answerer.answer(recall, query, history)
 
-    def citations(self, recall: Recall, reply: str) -> Citations:
+    def citations(self, recall: Recall, reply: str | Citations) -> Citations:
         """What a reply cites; by the words it repeats where the configuration says so and it has no marker."""
-        return citations_of(reply, recall, by_overlap=self._by_overlap)
+        if isinstance(reply, Citations):
+            return within_shown(reply, recall)
+        return citations_of(checked_text(reply, "reply"), recall, by_overlap=self._by_overlap)
 
     def learning(self, recall: Recall) -> Flow[None]:
         """Let the reranker catch up with the learning log, as a flow; a failure is logged, not raised."""
@@ -314,69 +355,17 @@ class ReflectiveMemory:
         except RMMError:
             logger.exception("learning failed; the log is kept and learned from later")
 
-    def reflecting(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
-        """Reflect one session, as a flow; a failure leaves it pending and is reported, not raised."""
-        try:
-            report = yield from reflect(self.store, self._reflector, self.config, user_id, session_id)
-        except StoreClosedError:
-            raise
-        except RMMError as error:
-            report = yield from call(self._failed, user_id, session_id, error)
-        if self._on_reflection is not None:
-            try:
-                self._on_reflection(report)
-            except Exception:  # the app's own code: whatever it raises, the user's turn goes on
-                logger.exception("on_reflection raised")
-        return report
-
-    def ending(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
-        """End one session and reflect it and the user's other pending ones, as a flow."""
-        self._open.discard((user_id, session_id))
-        yield from call(self.store.end_session, user_id, session_id)
-        report = yield from self.reflecting(user_id, session_id)
-        if report.status != "pending":
-            yield from self._reflect_pending(user_id)
-        return report
-
-    def opening(self, session: Session) -> Flow[Session]:
-        """Make sure that a session is there and open, as a flow."""
-        opened = yield from call(self.store.open_session, session)
-        self._open.add((session.user_id, session.id))
-        return opened
-
-    def _closing(self) -> Flow[None]:
-        for user_id, session_id in sorted(self._open):
-            try:
-                yield from self.ending(user_id, session_id)
-            except StoreClosedError:
-                return
-            except NotFoundError:  # forgotten by another process
-                continue
-
-    def _failed(self, user_id: str, session_id: str, error: RMMError) -> ReflectionReport:
-        """Note a failed reflection, unless there is nothing left to reflect: done or forgotten by somebody else."""
-        try:
-            session = self.store.session(user_id, session_id)
-        except NotFoundError:
-            return ReflectionReport(user_id, session_id, "already")
-        if session.reflected >= session.turns:
-            return ReflectionReport(user_id, session_id, "already")
-        self.store.fail_session(user_id, session_id, str(error))
-        logger.warning("a session stays pending: %s", error)
-        return ReflectionReport(user_id, session_id, "pending", error=str(error))
-
-    def _feedback(self, recall: Recall, reply: str) -> Flow[Citations]:
-        citations = self.citations(recall, checked_text(reply, "reply"))
+    def learning_from(self, recall: Recall, reply: str | Citations) -> Flow[Citations]:
+        """:meth:`feedback` as a flow."""
+        citations = self.citations(recall, reply)
         entry = feedback_of(recall, citations, self.clock())
         if entry is not None:
             yield from call(self.store.add_feedback, entry)
             yield from self.learning(recall)
         return citations
 
-    def _reflect_pending(self, user_id: str | None) -> Flow[list[ReflectionReport]]:
-        idle_since = self.clock() - timedelta(minutes=self.config.idle_minutes)
-        waiting = yield from call(self.store.pending, idle_since=idle_since, user_id=user_id)
-        reports = []
-        for session in waiting:
-            reports.append((yield from self.reflecting(session.user_id, session.id)))  # noqa: PERF401
-        return reports
+
+def _checked_m(top_m: int | None) -> int | None:
+    if top_m is not None and not (isinstance(top_m, int) and top_m >= 0):
+        raise InputError(f"top_m is a whole number of at least 0; got {top_m!r}")
+    return top_m

@@ -189,7 +189,8 @@ def shown_memory(shown: Shown) -> str:
     lines = [f'<memory number="{shown.number}">']
     if shown.memory.kind == "topic":
         lines.append(f"Summary: {as_data(shown.memory.summary)}")
-    lines.append("Original turns:")
+    if shown.turns:
+        lines.append("Original turns:")
     lines += [f"- {when(t.at)}, {as_data(t.speaker)}: {as_data(t.content)}" for t in shown.turns]
     return "\n".join([*lines, "</memory>"])
 

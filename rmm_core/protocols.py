@@ -185,6 +185,9 @@ class MemoryStore(Protocol):
     ) -> tuple[Turn, ...]:
         """Store messages as the next turns, and feedback with them; durable on return.
 
+        A message whose :attr:`~rmm_core.types.Message.key` the session holds already is left out of what is
+        stored and returned; when that leaves none of those given, the feedback is left out too.
+
         Args:
             at: The time now, and of messages that carry none.
 
@@ -322,7 +325,8 @@ class MemoryStore(Protocol):
     def add_feedback(self, feedback: Feedback) -> None:
         """Append to the learning log, durably.
 
-        The same recall of the same user counts once, and nothing is kept of a user who has nothing else stored.
+        The same recall of the same user counts once. Nothing is kept of a user who has nothing else stored, unless
+        the feedback brings its own embeddings.
         """
         ...
 

@@ -19,6 +19,7 @@ class Recall:
         noise: The Gumbel noise the ranking was drawn with, shape ``(K,)``; zeros when greedy.
         shown: The M memories for the prompt, best first.
         ranking: Which ranking served: ``"learned"`` or ``"prior"``.
+        of_bank: Whether the candidates are of the user's bank, and not texts that somebody else's retriever found.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Recall:
     noise: Vector
     shown: tuple[Shown, ...]
     ranking: Literal["learned", "prior"] = "learned"
+    of_bank: bool = True
 
     def block(self) -> str:
         """The memories alone, numbered and fenced, for a prompt of your own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
@@ -18,7 +19,9 @@ from rmm_core.protocols import MemoryStore
 from rmm_core.recall import Recall
 from rmm_core.reranker import Ranking
 from rmm_core.trainer import Trainer
-from rmm_core.types import Candidate, Citations, Feedback, Memory, Shown, Turn, TurnRef, Vector
+from rmm_core.types import LEXICAL_VIEWS, Candidate, Citations, Feedback, Memory, Shown, Turn, TurnRef, Vector
+
+_NO_NOISE: Vector = np.zeros(0, dtype=np.float32)
 
 
 class Recaller:
@@ -36,17 +39,32 @@ class Recaller:
         vectors = yield from embed([query])
         return (yield from call(self._recall, recall_id, user_id, query, vectors[0], top_m))
 
+    def rerank(
+        self, recall_id: str, user_id: str, query: str, found: Sequence[Memory], *, top_m: int | None = None
+    ) -> Flow[Recall]:
+        """Step 2 alone, over texts that the bank does not hold; their lexical features are 0."""
+        rows = yield from embed([query, *(m.summary for m in found)])
+        none = np.zeros(len(LEXICAL_VIEWS), dtype=np.float32)
+        candidates = tuple(Candidate(m, row, none) for m, row in zip(found, rows[1:], strict=True))
+        recall = Recall(recall_id, user_id, query, rows[0], candidates, _NO_NOISE, (), of_bank=False)
+        return (yield from call(self._ranked, recall, top_m)) if found else recall
+
     def _recall(self, recall_id: str, user_id: str, query: str, vector: Vector, top_m: int | None) -> Recall:
         c = self._config
         text = query if c.lexical else ""
         found = self._store.search(user_id, vector, text=text, limit=max(c.top_k, top_m or 0))
         if not found:
-            return Recall(recall_id, user_id, query, vector, (), np.zeros(0, dtype=np.float32), ())
-        ranking, by = self._rank(user_id, vector, found)
+            return Recall(recall_id, user_id, query, vector, (), _NO_NOISE, ())
+        return self._ranked(Recall(recall_id, user_id, query, vector, found, _NO_NOISE, ()), top_m)
+
+    def _ranked(self, recall: Recall, top_m: int | None) -> Recall:
+        """A recall with its candidates ranked, and the best of them shown."""
+        c, found = self._config, recall.candidates
+        ranking, by = self._rank(recall.user_id, recall.embedding, found)
         candidates = tuple(replace(found[i], score=float(ranking.scores[i])) for i in ranking.order)
         best = [x for x in candidates if c.floor is None or x.score >= c.floor]
-        shown = self._show(user_id, [x.memory for x in best[: c.top_m if top_m is None else top_m]])
-        return Recall(recall_id, user_id, query, vector, candidates, ranking.noise[ranking.order], shown, by)
+        shown = self._show(recall.user_id, [x.memory for x in best[: c.top_m if top_m is None else top_m]])
+        return replace(recall, candidates=candidates, noise=ranking.noise[ranking.order], shown=shown, ranking=by)
 
     def _rank(
         self, user_id: str, vector: Vector, found: tuple[Candidate, ...]
@@ -128,6 +146,12 @@ def citations_of(reply: str, recall: Recall, *, by_overlap: bool) -> Citations:
     return citations
 
 
+def within_shown(citations: Citations, recall: Recall) -> Citations:
+    """Citations read without knowing how many memories were shown: malformed when one points nowhere."""
+    inside = tuple(n for n in citations.numbers if 1 <= n <= len(recall.shown))
+    return citations if inside == citations.numbers else Citations(citations.text, inside, "malformed")
+
+
 def feedback_of(recall: Recall, citations: Citations, at: datetime) -> Feedback | None:
     """What the citations of an answer say about its recall (algorithm 1, step 4); None when nothing.
 
@@ -146,6 +170,7 @@ def feedback_of(recall: Recall, citations: Citations, at: datetime) -> Feedback 
         shown=tuple(place[s.memory.id] for s in recall.shown),
         cited=tuple(place[m.id] for m in recall.memories(citations.numbers)),
         at=at,
+        embeddings=None if recall.of_bank else np.stack([c.embedding for c in recall.candidates]),
     )
 
 

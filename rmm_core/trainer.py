@@ -149,15 +149,19 @@ class Trainer:
 
     def _example(self, feedback: Feedback, width: int) -> Example | None:
         """Feedback with the embeddings it was about; None when too little of that is left."""
-        entries = self._store.entries(feedback.user_id, feedback.memory_ids)
-        left = [i for i, name in enumerate(feedback.memory_ids) if name in entries]
+        if feedback.embeddings is None:
+            entries = self._store.entries(feedback.user_id, feedback.memory_ids)
+            held = {name: entry.embedding for name, entry in entries.items()}
+        else:
+            held = dict(zip(feedback.memory_ids, feedback.embeddings, strict=True))
+        left = [i for i, name in enumerate(feedback.memory_ids) if name in held]
         place = {old: new for new, old in enumerate(left)}
         shown = tuple(place[i] for i in feedback.shown if i in place)
         if not shown or len(feedback.embedding) != width:
             return None
         return Example(
             query=feedback.embedding,
-            candidates=np.stack([entries[feedback.memory_ids[i]].embedding for i in left]),
+            candidates=np.stack([held[feedback.memory_ids[i]] for i in left]),
             features=feedback.features[left],
             noise=feedback.noise[left],
             shown=shown,

@@ -49,7 +49,12 @@ class TurnRef:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something said and not yet stored: a turn without a place; see :class:`Turn`."""
+    """Something said and not yet stored: a turn without a place; see :class:`Turn`.
+
+    Attributes:
+        key: What the host calls this message. A session stores a key once, however often a host that retries,
+            replays or hands over its whole history comes with it; empty for no such promise.
+    """
 
     role: Role
     text: str
@@ -57,6 +62,7 @@ class Message:
     at: datetime | None = None
     attachments: tuple[Attachment, ...] = ()
     from_memory: bool = False
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +223,8 @@ class Feedback:
         features: Their lexical features, shape ``(K, len(LEXICAL_VIEWS))``.
         shown: Positions among the candidates of the memories shown.
         cited: Positions among the candidates of the memories cited; a part of ``shown``.
+        embeddings: Those of the candidates, shape ``(K, d)``, when the bank does not hold them: texts that somebody
+            else's retriever found; None when it does.
     """
 
     recall_id: str
@@ -228,6 +236,7 @@ class Feedback:
     shown: tuple[int, ...]
     cited: tuple[int, ...]
     at: datetime
+    embeddings: Matrix | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,11 @@ MIGRATIONS: tuple[str, ...] = (
 
     CREATE TABLE learners (scope TEXT PRIMARY KEY, version INTEGER NOT NULL, content BLOB NOT NULL) WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE turns ADD COLUMN key TEXT;
+    CREATE UNIQUE INDEX turns_by_key ON turns (user_id, session_id, key) WHERE key IS NOT NULL;
+    ALTER TABLE feedback ADD COLUMN embeddings BLOB;
+    """,
 )
 
 

@@ -27,7 +27,7 @@ SESSION_COLUMNS = (
 )
 TURN_COLUMNS = "session_id, position, role, speaker, text, at, attachments, from_memory"
 MEMORY_COLUMNS = "id, user_id, kind, summary, created_at, updated_at"
-FEEDBACK_COLUMNS = "recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited"
+FEEDBACK_COLUMNS = "recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings"
 
 
 def time_text(at: datetime) -> str:
@@ -119,22 +119,25 @@ def feedback_row(feedback: Feedback) -> tuple[Any, ...]:
         blob(feedback.noise),
         json.dumps(feedback.shown),
         json.dumps(feedback.cited),
+        None if feedback.embeddings is None else blob(feedback.embeddings),
     )
 
 
 def feedback_of(row: tuple[Any, ...]) -> Feedback:
     """A row of ``FEEDBACK_COLUMNS``."""
-    recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited = row
+    recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings = row
+    query = vector(embedding)
     return Feedback(
         recall_id=recall_id,
         user_id=user_id,
-        embedding=vector(embedding),
+        embedding=query,
         memory_ids=tuple(json.loads(memory_ids)),
         features=_matrix(features, len(LEXICAL_VIEWS)),
         noise=vector(noise),
         shown=tuple(json.loads(shown)),
         cited=tuple(json.loads(cited)),
         at=datetime.fromisoformat(at),
+        embeddings=None if embeddings is None else _matrix(embeddings, len(query)),
     )
 
 

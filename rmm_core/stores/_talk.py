@@ -6,7 +6,7 @@ Functions here run inside the caller's transaction.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -78,10 +78,11 @@ def next_number(db: sqlite3.Connection) -> int:
 def append(
     db: sqlite3.Connection, user_id: str, session_id: str, messages: Sequence[Message], at: datetime
 ) -> tuple[Turn, ...]:
-    """Store messages as the session's next turns."""
+    """Store messages as the session's next turns, those left out whose key it holds already."""
     known = session(db, user_id, session_id)
-    turns_ = tuple(turn_at(m, known, known.turns + i, at) for i, m in enumerate(messages))
-    insert_turns(db, user_id, turns_)
+    new = [m for m in _first_of_key(messages) if not _holds(db, user_id, session_id, m.key)]
+    turns_ = tuple(turn_at(m, known, known.turns + i, at) for i, m in enumerate(new))
+    insert_turns(db, user_id, turns_, [m.key or None for m in new])
     db.execute(
         "UPDATE sessions SET turns = ?, last_at = max(last_at, ?) WHERE user_id = ? AND id = ?",
         (known.turns + len(turns_), time_text(at), user_id, session_id),
@@ -89,11 +90,30 @@ def append(
     return turns(db, user_id, session_id, known.turns, None)
 
 
-def insert_turns(db: sqlite3.Connection, user_id: str, new: Sequence[Turn]) -> None:
-    """Insert turns as they are."""
+def _first_of_key(messages: Sequence[Message]) -> Iterator[Message]:
+    """The messages without those whose key came before among them."""
+    keys: set[str] = set()
+    for message in messages:
+        if not message.key or message.key not in keys:
+            yield message
+        keys.add(message.key)
+
+
+def _holds(db: sqlite3.Connection, user_id: str, session_id: str, key: str) -> bool:
+    """Whether the session has a message of this key."""
+    if not key:
+        return False
+    place = (user_id, session_id, key)
+    return bool(db.execute("SELECT 1 FROM turns WHERE user_id = ? AND session_id = ? AND key = ?", place).fetchone())
+
+
+def insert_turns(
+    db: sqlite3.Connection, user_id: str, new: Sequence[Turn], keys: Sequence[str | None] | None = None
+) -> None:
+    """Insert turns as they are, under the keys of their messages."""
     db.executemany(
-        f"INSERT INTO turns (user_id, {TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        ((user_id, *turn_row(t)) for t in new),
+        f"INSERT INTO turns (user_id, key, {TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ((user_id, key, *turn_row(t)) for t, key in zip(new, keys or [None] * len(new), strict=True)),
     )
 
 
@@ -121,11 +141,11 @@ def turns_at(db: sqlite3.Connection, user_id: str, refs: Sequence[TurnRef], port
 
 
 def log(db: sqlite3.Connection, feedback: Feedback) -> None:
-    """Feedback on a recall counts once, however often it is given; that of a forgotten user not at all."""
+    """Feedback on a recall counts once, however often it is given; that on a forgotten user's bank not at all."""
     db.execute(
-        f"INSERT OR IGNORE INTO feedback ({FEEDBACK_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE EXISTS"
-        " (SELECT 1 FROM sessions WHERE user_id = ?)",
-        (*feedback_row(feedback), feedback.user_id),
+        f"INSERT OR IGNORE INTO feedback ({FEEDBACK_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE ?"
+        " OR EXISTS (SELECT 1 FROM sessions WHERE user_id = ?)",
+        (*feedback_row(feedback), feedback.embeddings is not None, feedback.user_id),
     )
 
 

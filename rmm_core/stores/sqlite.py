@@ -74,7 +74,7 @@ class SQLiteStore:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._write() as db:
             turns = _talk.append(db, user_id, session_id, messages, at)
-            if feedback is not None:
+            if feedback is not None and (turns or not messages):
                 _talk.log(db, feedback)
             return turns
 

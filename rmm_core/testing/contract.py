@@ -160,6 +160,30 @@ class MemoryStoreContract(BankContract):
         store.append("ann", "s", [Message("user", "x")], at=T0, feedback=a_feedback("ann"))
         assert len(store.feedback()) == 1
 
+    def test_a_key_is_stored_once(self, store: MemoryStore) -> None:
+        """Whatever a host hands over again is left out, its feedback with it; keys are a session's own."""
+        for session in ("s", "t"):
+            store.open_session(a_session("ann", session))
+        one, two, free = Message("user", "one", key="k1"), Message("agent", "two", key="k2"), Message("user", "free")
+        assert [t.text for t in store.append("ann", "s", [one, one, free], at=T0)] == ["one", "free"]
+        again = store.append("ann", "s", [one, free, two], at=T0, feedback=a_feedback("ann", "first"))
+        assert [(t.index, t.text) for t in again] == [(2, "free"), (3, "two")]
+        assert store.append("ann", "s", [two, one], at=T0, feedback=a_feedback("ann", "second")) == ()
+        assert store.session("ann", "s").turns == 4
+        assert [f.recall_id for _, f in store.feedback()] == ["first"]
+        assert len(store.append("ann", "t", [one], at=T0)) == 1
+        store.append("ann", "t", [], at=T0, feedback=a_feedback("ann", "alone"))
+        assert len(store.feedback()) == 2
+
+    def test_feedback_may_bring_its_embeddings(self, store: MemoryStore) -> None:
+        """That on texts from elsewhere is kept also of a user without a bank, and goes with the user."""
+        given = replace(a_feedback("ann"), embeddings=np.stack([axis(i) for i in range(3)]))
+        store.add_feedback(given)
+        ((_, kept),) = store.feedback()
+        np.testing.assert_array_equal(kept.embeddings, given.embeddings)
+        store.forget_user("ann")
+        assert store.feedback() == []
+
     def test_learner_states_are_compared_and_set(self, store: MemoryStore) -> None:
         """A state learned from an old one is refused; scopes do not mix."""
         assert (store.learner_state("a"), store.learner_version("a")) == (None, 0)

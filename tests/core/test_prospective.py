@@ -145,7 +145,7 @@ def test_what_failed_is_reflected_later_and_once(memory, llm):
     assert memory.status("ann").pending == ()
     before = snapshot(memory)
     assert memory.reflect_pending() == []
-    assert memory.run(memory.reflecting("ann", "s1")).status == "already"
+    assert memory.run(memory.sessions.reflecting("ann", "s1")).status == "already"
     assert snapshot(memory) == before
 
 
@@ -173,7 +173,7 @@ def test_concurrent_reflections_leave_one_set(open_memory):
     talk(memory, "I like tea", "ok")
     statuses = []
     threads = [
-        threading.Thread(target=lambda: statuses.append(memory.run(memory.reflecting("ann", "s1")).status))
+        threading.Thread(target=lambda: statuses.append(memory.run(memory.sessions.reflecting("ann", "s1")).status))
         for _ in range(8)
     ]
     for t in threads:
@@ -434,7 +434,7 @@ def test_evidence_only_grows_whatever_a_model_replies(sessions):
     for number, replies in enumerate(sessions):
         llm = ScriptedLLM(facts(("tea and cats", [0]), ("cats and violins", [1])), *replies, "Add()")
         memory._services = Services(llm, HashEmbedder())
-        memory._reflector = LLMReflector(memory.config)
+        memory.sessions._reflector = LLMReflector(memory.config)
         chat = memory.chat("ann", session_id=str(number))
         chat.add(Message("user", "tea and cats"), Message("user", "cats and violins"), Message("user", "and the rest"))
         before = memory.store.bank_version("ann")

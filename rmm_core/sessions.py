@@ -1,0 +1,134 @@
+"""When sessions are reflected: at their end, after silence, when they grow without end, at the next visit."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from rmm_core.config import RMMConfig
+from rmm_core.errors import NotFoundError, RMMError, StoreClosedError
+from rmm_core.flow import Flow, call
+from rmm_core.prospective import reflect
+from rmm_core.protocols import MemoryStore, Reflector
+from rmm_core.types import ReflectionReport, Session
+
+logger = logging.getLogger(__name__)
+
+
+class Sessions:
+    """The sessions of one memory: those open in this process, and those that wait to be reflected.
+
+    Everything here is a flow, driven by :meth:`rmm_core.ReflectiveMemory.run` or ``arun``.
+
+    Args:
+        store: Where they are kept.
+        reflector: How they become memories.
+        config: Settings.
+        clock: Tells the time.
+        on_reflection: Called with the report of every reflection.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        reflector: Reflector,
+        config: RMMConfig,
+        clock: Callable[[], datetime],
+        on_reflection: Callable[[ReflectionReport], None] | None,
+    ) -> None:
+        self._store = store
+        self._reflector = reflector
+        self._config = config
+        self._clock = clock
+        self._on_reflection = on_reflection
+        self._open: set[tuple[str, str]] = set()
+        self._visits: OrderedDict[tuple[str, str], datetime] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def opening(self, session: Session) -> Flow[Session]:
+        """Make sure that a session is there and open."""
+        opened = yield from call(self._store.open_session, session)
+        self._open.add((session.user_id, session.id))
+        return opened
+
+    def visiting(self, user_id: str, session_id: str, *, held: int = 1024) -> Flow[list[ReflectionReport]]:
+        """What a host without an end of session does at the start of a turn: reflect what has fallen silent.
+
+        Looks only at the first turn of a session in this process and at the first after a silence, so that a session
+        whose reflection fails again and again does not slow down every turn.
+        """
+        now, silence = self._clock(), timedelta(minutes=self._config.idle_minutes)
+        with self._lock:
+            last = self._visits.get((user_id, session_id))
+            self._visits[user_id, session_id] = now
+            self._visits.move_to_end((user_id, session_id))
+            while len(self._visits) > held:
+                self._visits.popitem(last=False)
+        if last is not None and now - last <= silence:
+            return []
+        return (yield from self.reflecting_pending(user_id))
+
+    def reflecting(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
+        """Reflect one session; a failure leaves it pending and is reported, not raised."""
+        try:
+            report = yield from reflect(self._store, self._reflector, self._config, user_id, session_id)
+        except StoreClosedError:
+            raise
+        except RMMError as error:
+            report = yield from call(self._failed, user_id, session_id, error)
+        if self._on_reflection is not None:
+            try:
+                self._on_reflection(report)
+            except Exception:  # the app's own code: whatever it raises, the user's turn goes on
+                logger.exception("on_reflection raised")
+        return report
+
+    def reflecting_pending(self, user_id: str | None) -> Flow[list[ReflectionReport]]:
+        """Reflect every session that ended or fell silent and that the bank does not know yet."""
+        idle_since = self._clock() - timedelta(minutes=self._config.idle_minutes)
+        waiting = yield from call(self._store.pending, idle_since=idle_since, user_id=user_id)
+        reports = []
+        for session in waiting:
+            reports.append((yield from self.reflecting(session.user_id, session.id)))  # noqa: PERF401
+        return reports
+
+    def ending(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
+        """End one session and reflect it and the user's other pending ones."""
+        self._open.discard((user_id, session_id))
+        yield from call(self._store.end_session, user_id, session_id)
+        report = yield from self.reflecting(user_id, session_id)
+        if report.status != "pending":
+            yield from self.reflecting_pending(user_id)
+        return report
+
+    def closing(self) -> Flow[None]:
+        """End and reflect the sessions that are open here."""
+        for user_id, session_id in sorted(self._open):
+            try:
+                yield from self.ending(user_id, session_id)
+            except StoreClosedError:
+                return
+            except NotFoundError:  # forgotten by another process
+                continue
+
+    def forget(self, user_id: str) -> None:
+        """Let go of what is held of a user."""
+        self._open = {s for s in self._open if s[0] != user_id}
+        with self._lock:
+            for visit in [v for v in self._visits if v[0] == user_id]:
+                del self._visits[visit]
+
+    def _failed(self, user_id: str, session_id: str, error: RMMError) -> ReflectionReport:
+        """Note a failed reflection, unless there is nothing left to reflect: done or forgotten by somebody else."""
+        try:
+            session = self._store.session(user_id, session_id)
+        except NotFoundError:
+            return ReflectionReport(user_id, session_id, "already")
+        if session.reflected >= session.turns:
+            return ReflectionReport(user_id, session_id, "already")
+        self._store.fail_session(user_id, session_id, str(error))
+        logger.warning("a session stays pending: %s", error)
+        return ReflectionReport(user_id, session_id, "pending", error=str(error))
