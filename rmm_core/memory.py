@@ -21,7 +21,7 @@ from rmm_core.prospective import LLMReflector, reembedding
 from rmm_core.protocols import LLM, Answerer, Embedder, MemoryStore, Reflector
 from rmm_core.recall import Recall
 from rmm_core.recent import RecentRecalls
-from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback_of, within_shown
+from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback_of
 from rmm_core.sessions import Sessions
 from rmm_core.stores import open_store
 from rmm_core.trainer import Trainer
@@ -344,9 +344,8 @@ class ReflectiveMemory:
 
     def citations(self, recall: Recall, reply: str | Citations) -> Citations:
         """What a reply cites; by the words it repeats where the configuration says so and it has no marker."""
-        if isinstance(reply, Citations):
-            return within_shown(reply, recall)
-        return citations_of(checked_text(reply, "reply"), recall, by_overlap=self._by_overlap)
+        reply = reply if isinstance(reply, Citations) else checked_text(reply, "reply")
+        return citations_of(reply, recall, by_overlap=self._by_overlap)
 
     def learning(self, recall: Recall) -> Flow[None]:
         """Let the reranker catch up with the learning log, as a flow; a failure is logged, not raised."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rmm_core.prompts import answer_prompt, memory_block
+from rmm_core.prompts import answer_prompt, host_instructions, memory_block
 from rmm_core.types import Candidate, Citations, Memory, Shown, Vector
 
 
@@ -35,6 +35,10 @@ class Recall:
     def block(self) -> str:
         """The memories alone, numbered and fenced, for a prompt of your own."""
         return memory_block(self.shown)
+
+    def instructions(self) -> str:
+        """The memories with the rules for citing them, for the system prompt of an app; empty when none is shown."""
+        return host_instructions(self.block()) if self.shown else ""
 
     def prompt(self, query: str | None = None, history: str = "") -> str:
         """The whole answering prompt: instructions, memories, question.

@@ -130,15 +130,16 @@ class LLMAnswerer:
         return complete(recall.prompt(query, history))
 
 
-def citations_of(reply: str, recall: Recall, *, by_overlap: bool) -> Citations:
+def citations_of(reply: str | Citations, recall: Recall, *, by_overlap: bool) -> Citations:
     """What a reply cites of a recall.
 
     Args:
-        reply: The reply, markers included.
+        reply: The reply, markers included, or what was read from it without knowing how many memories were shown.
         recall: What was shown.
         by_overlap: Whether a reply without any marker cites the memories whose words it repeats.
     """
-    citations = parse_citations(reply, len(recall.shown))
+    count = len(recall.shown)
+    citations = parse_citations(reply, count) if isinstance(reply, str) else _within(reply, count)
     if by_overlap and citations.status == "silent":
         numbers = attribute(citations.text, recall.shown)
         if numbers:
@@ -146,9 +147,9 @@ def citations_of(reply: str, recall: Recall, *, by_overlap: bool) -> Citations:
     return citations
 
 
-def within_shown(citations: Citations, recall: Recall) -> Citations:
-    """Citations read without knowing how many memories were shown: malformed when one points nowhere."""
-    inside = tuple(n for n in citations.numbers if 1 <= n <= len(recall.shown))
+def _within(citations: Citations, count: int) -> Citations:
+    """Citations of ``count`` memories: malformed when one points nowhere."""
+    inside = tuple(n for n in citations.numbers if 1 <= n <= count)
     return citations if inside == citations.numbers else Citations(citations.text, inside, "malformed")
 
 

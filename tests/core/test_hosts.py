@@ -124,4 +124,4 @@ def test_a_file_of_the_first_schema_goes_on(tmp_path):
     db.close()
     with ReflectiveMemory.open(path, embedder=HashEmbedder()) as memory:
         told(memory, "I keep bees in Graz.")
-        assert len(memory.memories("ann")) == 1
+        assert len(memory.memories("ann", kind="topic")) == 1
