@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-
+from rmm_core.bounded import Bounded
 from rmm_core.errors import NotFoundError
 from rmm_core.recall import Recall
 
@@ -17,16 +15,11 @@ class RecentRecalls:
     """
 
     def __init__(self, held: int = 256) -> None:
-        self._held = held
-        self._recalls: OrderedDict[str, Recall] = OrderedDict()
-        self._lock = threading.Lock()
+        self._recalls: Bounded[str, Recall] = Bounded(held)
 
     def add(self, recall: Recall) -> Recall:
         """Keep a recall, and return it."""
-        with self._lock:
-            self._recalls[recall.id] = recall
-            while len(self._recalls) > self._held:
-                self._recalls.popitem(last=False)
+        self._recalls.put(recall.id, recall)
         return recall
 
     def get(self, user_id: str, recall_id: str) -> Recall:
@@ -35,23 +28,21 @@ class RecentRecalls:
         Raises:
             NotFoundError: When it is none of the user's, too old, or of another process.
         """
-        with self._lock:
-            recall = self._recalls.get(recall_id)
+        recall = self._recalls.get(recall_id)
         if recall is None or recall.user_id != user_id:
             raise NotFoundError(
-                f"user {user_id!r} has no recent recall {recall_id!r}: the last {self._held} of this process are kept; "
-                "keep the Recall itself where answers come later or elsewhere"
+                f"user {user_id!r} has no recent recall {recall_id!r}: the last {self._recalls.held} of this process "
+                "are kept; keep the Recall itself where answers come later or elsewhere"
             )
         return recall
 
     def of_query(self, user_id: str, query: str) -> Recall | None:
         """The user's newest recall for exactly this query; None when there is none."""
-        with self._lock:
-            mine = (r for r in reversed(self._recalls.values()) if r.user_id == user_id and r.query == query)
-            return next(mine, None)
+        mine = (r for _, r in self._recalls.newest_first() if r.user_id == user_id and r.query == query)
+        return next(mine, None)
 
     def forget(self, user_id: str) -> None:
         """Let go of a user's recalls."""
-        with self._lock:
-            for recall in [r for r in self._recalls.values() if r.user_id == user_id]:
-                del self._recalls[recall.id]
+        for recall_id, recall in self._recalls.newest_first():
+            if recall.user_id == user_id:
+                self._recalls.pop(recall_id)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from rmm_core.bounded import Bounded
 from rmm_core.config import RMMConfig
 from rmm_core.errors import NotFoundError, RMMError, StoreClosedError
 from rmm_core.flow import Flow, call
@@ -45,8 +44,7 @@ class Sessions:
         self._clock = clock
         self._on_reflection = on_reflection
         self._open: set[tuple[str, str]] = set()
-        self._visits: OrderedDict[tuple[str, str], datetime] = OrderedDict()
-        self._lock = threading.Lock()
+        self._visits: Bounded[tuple[str, str], datetime] = Bounded(1024)
 
     def opening(self, session: Session) -> Flow[Session]:
         """Make sure that a session is there and open."""
@@ -54,20 +52,15 @@ class Sessions:
         self._open.add((session.user_id, session.id))
         return opened
 
-    def visiting(self, user_id: str, session_id: str, *, held: int = 1024) -> Flow[list[ReflectionReport]]:
+    def visiting(self, user_id: str, session_id: str) -> Flow[list[ReflectionReport]]:
         """What a host without an end of session does at the start of a turn: reflect what has fallen silent.
 
         Looks only at the first turn of a session in this process and at the first after a silence, so that a session
         whose reflection fails again and again does not slow down every turn.
         """
-        now, silence = self._clock(), timedelta(minutes=self._config.idle_minutes)
-        with self._lock:
-            last = self._visits.get((user_id, session_id))
-            self._visits[user_id, session_id] = now
-            self._visits.move_to_end((user_id, session_id))
-            while len(self._visits) > held:
-                self._visits.popitem(last=False)
-        if last is not None and now - last <= silence:
+        now = self._clock()
+        last = self._visits.put((user_id, session_id), now)
+        if last is not None and now - last <= timedelta(minutes=self._config.idle_minutes):
             return []
         return (yield from self.reflecting_pending(user_id))
 
@@ -117,9 +110,9 @@ class Sessions:
     def forget(self, user_id: str) -> None:
         """Let go of what is held of a user."""
         self._open = {s for s in self._open if s[0] != user_id}
-        with self._lock:
-            for visit in [v for v in self._visits if v[0] == user_id]:
-                del self._visits[visit]
+        for visit, _ in self._visits.newest_first():
+            if visit[0] == user_id:
+                self._visits.pop(visit)
 
     def _failed(self, user_id: str, session_id: str, error: RMMError) -> ReflectionReport:
         """Note a failed reflection, unless there is nothing left to reflect: done or forgotten by somebody else."""

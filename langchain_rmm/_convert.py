@@ -1,0 +1,138 @@
+"""LangChain's messages and documents as values of the core, and back; nothing here asks or stores anything."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages.utils import convert_to_messages
+
+from rmm_core import Attachment, InputError, Message, Recall, Turn
+from rmm_core.prompts import memory_text
+
+_MEDIA = {"image": "image", "audio": "audio", "video": "video", "file": "document"}
+_CAPTIONS = ("caption", "alt", "title", "transcript", "filename", "name")
+
+
+def text_of(content: Any) -> str:
+    """The words of a message, a list of messages or content blocks, or a plain text; media are left out.
+
+    Raises:
+        InputError: When there is no text to be had from it.
+    """
+    match content:
+        case str():
+            return content
+        case BaseMessage():
+            return str(content.text)
+        case [*parts]:
+            return "\n".join(filter(None, (text_of(part) for part in parts)))
+        case {"type": "text", "text": str(text)} | {"type": "text-plain", "text": str(text)}:
+            return text
+        case {"type": str()}:
+            return ""
+    raise InputError(f"a text, a message or a list of them is wanted; got {type(content).__name__}")
+
+
+def attachments_of(message: BaseMessage) -> tuple[Attachment, ...]:
+    """What came with a message: images, audio, video and files, with their captions where they have one.
+
+    Content that is inside of the message is named by its SHA-256 and not kept.
+    """
+    if isinstance(message.content, str):
+        return ()
+    blocks: Iterable[Mapping[str, Any]] = message.content_blocks
+    return tuple(_attachment(b) for b in blocks if b.get("type") in _MEDIA)
+
+
+def spoken(message: BaseMessage) -> Message | None:
+    """A message as something said; None for what nobody said: system and tool messages, tool calls, summaries.
+
+    The message's id becomes the key, so that the same message is stored once.
+    """
+    if not isinstance(message, HumanMessage | AIMessage) or message.additional_kwargs.get("lc_source"):
+        return None
+    role = "user" if isinstance(message, HumanMessage) else "agent"
+    attachments = attachments_of(message) if role == "user" else ()
+    said = Message(
+        "user" if role == "user" else "agent", text_of(message), attachments=attachments, key=message.id or ""
+    )
+    return said if said.text.strip() or attachments else None
+
+
+def messages_of(value: Any) -> list[BaseMessage]:
+    """Whatever LangChain takes for messages (texts, pairs, dicts, messages) as messages."""
+    if isinstance(value, str):
+        return [HumanMessage(value)]
+    return convert_to_messages([value] if isinstance(value, BaseMessage | dict | tuple) else value)
+
+
+def message_of(turn: Turn) -> BaseMessage:
+    """A turn as a message; what came with it as blocks where a model can fetch it, else as its caption."""
+    if turn.role == "agent":
+        return AIMessage(turn.content)
+    fetchable = [a for a in turn.attachments if a.uri.startswith(("http://", "https://")) and a.kind in _MEDIA.values()]
+    if not fetchable:
+        return HumanMessage(turn.content)
+    blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": turn.content}] if turn.content else []
+    for attachment in fetchable:
+        kind = "file" if attachment.kind == "document" else attachment.kind
+        blocks.append({"type": kind, "url": attachment.uri, "extras": {"caption": attachment.caption}})
+    return HumanMessage(blocks)
+
+
+def documents_of(recall: Recall) -> list[Document]:
+    """The memories a recall shows, as documents."""
+    scores = {c.memory.id: c.score for c in recall.candidates}
+    return [
+        Document(
+            id=shown.memory.id,
+            page_content=memory_text(shown),
+            metadata={
+                **citable(recall, shown.number),
+                "memory_id": shown.memory.id,
+                "kind": shown.memory.kind,
+                "summary": shown.memory.summary,
+                "score": scores[shown.memory.id],
+                "created_at": shown.memory.created_at.isoformat(),
+                "updated_at": shown.memory.updated_at.isoformat(),
+                "evidence": [{"session_id": ref.session_id, "index": ref.index} for ref in shown.memory.evidence],
+            },
+        )
+        for shown in recall.shown
+    ]
+
+
+def citable(recall: Recall, number: int) -> dict[str, Any]:
+    """What a document's metadata need so that an answer that cites it can be learned from."""
+    return {"index": number, "recall_id": recall.id, "user_id": recall.user_id}
+
+
+def recall_key(documents: Sequence[Document]) -> tuple[str, str] | None:
+    """The user and the id of the recall that documents come from; None when they are of none.
+
+    Raises:
+        InputError: When they are of several: numbers would not tell which.
+    """
+    keys = {(d.metadata["user_id"], d.metadata["recall_id"]) for d in documents if "recall_id" in d.metadata}
+    if len(keys) > 1:
+        raise InputError("these documents come from several recalls: an answer is learned from with those of one")
+    return next(iter(keys), None)
+
+
+def _attachment(block: Mapping[str, Any]) -> Attachment:
+    kind = _MEDIA[block["type"]]
+    if block.get("url"):
+        uri = str(block["url"])
+    elif block.get("file_id"):
+        uri = f"file-id:{block['file_id']}"
+    else:
+        uri = "sha256:" + hashlib.sha256(str(block.get("base64", "")).encode()).hexdigest()
+    if uri.startswith("data:"):
+        uri = "sha256:" + hashlib.sha256(uri.partition(",")[2].encode()).hexdigest()
+    sources = (block, block.get("extras") or {}, block.get("metadata") or {})
+    captions = (s[name] for name in _CAPTIONS for s in sources if isinstance(s.get(name), str) and s[name].strip())
+    return Attachment(kind, uri, next(captions, ""))

@@ -1,0 +1,235 @@
+"""A chat model whose users never see a citation marker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, TypeVar
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableBinding
+from pydantic import Field
+
+from rmm_core import Citations, CitationStream, Recall
+
+METADATA_KEY = "reflective_memory"
+"""Where ``response_metadata`` of an answer holds what it cites: plain data, and no text of a memory."""
+
+M = TypeVar("M", bound=BaseMessage)
+
+
+def hide_markers(model: BaseChatModel, recall: Recall) -> BaseChatModel:
+    """The same model, for one answer to what was recalled: markers are taken out of all it returns and streams.
+
+    What the answer cites stands in ``response_metadata["reflective_memory"]``: the recall's id, the numbers, their
+    memories' ids and the status.
+    """
+    return _MarkerlessChatModel.of(model, recall)
+
+
+def citations_of(message: BaseMessage) -> tuple[str, Citations] | None:
+    """The recall's id and what a message of :func:`hide_markers` cites; None for any other message."""
+    noted = message.response_metadata.get(METADATA_KEY)
+    if not isinstance(noted, dict):
+        return None
+    return noted["recall_id"], Citations(str(message.text), tuple(noted["numbers"]), noted["status"])
+
+
+def cleaned(message: M, recall: Recall) -> M:
+    """A whole message without its markers, and with what it cites."""
+    reader = _Reader(recall)
+    return reader.finished(reader.cleaned(message))
+
+
+class _Reader:
+    """Takes markers out of a message or of its chunks, whose content is a text or blocks."""
+
+    def __init__(self, recall: Recall) -> None:
+        self._recall = recall
+        self._stream = CitationStream(len(recall.shown))
+        self._block: dict[str, Any] | None = None  # the last block of text, where what is held back belongs
+
+    def cleaned(self, message: M) -> M:
+        """The message with what is certain to be shown."""
+        content: str | list[str | dict[Any, Any]]
+        if isinstance(message.content, str):
+            content = self._stream.feed(message.content)
+        else:
+            content = [self._cleaned(block) for block in message.content]
+        return message.model_copy(update={"content": content})
+
+    def finished(self, message: M) -> M:
+        """The last message or chunk, with what was held back and with what the whole answer cites."""
+        tail, citations = self._stream.close()
+        content = message.content
+        if isinstance(content, str):
+            content += tail
+        elif tail:
+            content = [*content[:-1], *self._ending(content[-1:], tail)]
+        return message.model_copy(
+            update={
+                "content": content,
+                "response_metadata": message.response_metadata | {METADATA_KEY: self._note(citations)},
+            }
+        )
+
+    def last(self, previous: AIMessageChunk | None) -> AIMessageChunk:
+        """A chunk that ends a stream."""
+        blocks = previous is not None and not isinstance(previous.content, str)
+        empty = AIMessageChunk(
+            content=[] if blocks else "", id=None if previous is None else previous.id, chunk_position="last"
+        )
+        return self.finished(empty)
+
+    def _cleaned(self, block: str | dict[Any, Any]) -> str | dict[Any, Any]:
+        if isinstance(block, str):
+            return self._stream.feed(block)
+        if block.get("type") != "text" or not isinstance(block.get("text"), str):
+            return block
+        self._block = block
+        return block | {"text": self._stream.feed(block["text"])}
+
+    def _ending(self, last: list[str | dict[Any, Any]], tail: str) -> list[str | dict[Any, Any]]:
+        """The last block with ``tail``, or a block more that a stream's reader joins to the one it belongs to."""
+        match last:
+            case [str(text)]:
+                return [text + tail]
+            case [{"type": "text", "text": str(text), **rest}]:
+                return [{"type": "text", "text": text + tail, **rest}]
+        place = {"index": self._block["index"]} if self._block is not None and "index" in self._block else {}
+        return [*last, {"type": "text", "text": tail, **place}]
+
+    def _note(self, citations: Citations) -> dict[str, Any]:
+        return {
+            "recall_id": self._recall.id,
+            "numbers": list(citations.numbers),
+            "memory_ids": [m.id for m in self._recall.memories(citations.numbers)],
+            "status": citations.status,
+        }
+
+
+class _MarkerlessChatModel(BaseChatModel):
+    """Asks the model it is made of, below its callbacks, so that an answer is one run and is counted once."""
+
+    inner: BaseChatModel = Field(exclude=True, repr=False)
+    recall: Any = Field(exclude=True, repr=False)
+
+    @classmethod
+    def of(cls, model: BaseChatModel, recall: Recall) -> _MarkerlessChatModel:
+        """``model``, with the settings that LangChain applies above a model's own methods."""
+        kept = {
+            name: getattr(model, name)
+            for name in BaseChatModel.model_fields
+            if name not in ("custom_get_token_ids",) and hasattr(model, name)
+        }
+        streams = type(model)._stream is not BaseChatModel._stream or type(model)._astream is not BaseChatModel._astream
+        if not streams:
+            kept["disable_streaming"] = True
+        return cls(inner=model, recall=recall, **kept)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return self._cleaned(self.inner._generate(messages, stop=stop, **kwargs))
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return self._cleaned(await self.inner._agenerate(messages, stop=stop, **kwargs))
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        if type(self.inner)._stream is BaseChatModel._stream:  # it streams on event loops only
+            yield from _chunks(self._generate(messages, stop, **kwargs))
+            return
+        reader, last = _Reader(self.recall), None
+        for chunk in self.inner._stream(messages, stop=stop, **kwargs):
+            last, clean = _clean(reader, chunk)
+            yield clean
+        yield ChatGenerationChunk(message=reader.last(last))
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        reader, last = _Reader(self.recall), None
+        async for chunk in self.inner._astream(messages, stop=stop, **kwargs):
+            last, clean = _clean(reader, chunk)
+            yield clean
+        yield ChatGenerationChunk(message=reader.last(last))
+
+    def _cleaned(self, result: ChatResult) -> ChatResult:
+        answers = [
+            ChatGeneration(message=cleaned(g.message, self.recall), generation_info=g.generation_info)
+            for g in result.generations
+        ]
+        return ChatResult(generations=answers, llm_output=result.llm_output)
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[Any, AIMessage]:
+        """The tools as the model binds them, bound to this one."""
+        bound = self.inner.bind_tools(tools, **kwargs)
+        if isinstance(bound, RunnableBinding) and isinstance(bound.bound, BaseChatModel):
+            clean = self.of(bound.bound, self.recall)
+            return bound.model_copy(update={"bound": clean})
+        if isinstance(bound, BaseChatModel):
+            return self.of(bound, self.recall)
+        raise TypeError(
+            f"{type(self.inner).__name__}.bind_tools returns {type(bound).__name__}, no model and no binding"
+        )
+
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
+        """As the model does it: structured output has no markers to hide."""
+        return self.inner.with_structured_output(schema, **kwargs)
+
+    @property
+    def _llm_type(self) -> str:
+        return self.inner._llm_type
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return dict(self.inner._identifying_params)
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        return self.inner._get_ls_params(stop=stop, **kwargs)
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """As the model counts."""
+        return self.inner.get_token_ids(text)
+
+    def __getattr__(self, name: str) -> Any:
+        """What middleware asks a model for (its name, its profile) is the model's own."""
+        if name.startswith("__") or "inner" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.__dict__["inner"], name)
+
+
+def _clean(reader: _Reader, chunk: ChatGenerationChunk) -> tuple[AIMessageChunk, ChatGenerationChunk]:
+    message = reader.cleaned(chunk.message)
+    assert isinstance(message, AIMessageChunk)
+    if message.chunk_position == "last":  # ours is
+        message = message.model_copy(update={"chunk_position": None})
+    return message, ChatGenerationChunk(message=message, generation_info=chunk.generation_info)
+
+
+def _chunks(result: ChatResult) -> Iterator[ChatGenerationChunk]:
+    for generation in result.generations:
+        fields = {n: getattr(generation.message, n) for n in type(generation.message).model_fields if n != "type"}
+        yield ChatGenerationChunk(message=AIMessageChunk(**fields), generation_info=generation.generation_info)

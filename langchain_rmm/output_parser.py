@@ -1,0 +1,127 @@
+"""What an answer cites, read while it streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.output_parsers import BaseTransformOutputParser
+
+from langchain_rmm._convert import recall_key, text_of
+from rmm_core import Citations, CitationStream, InputError, Recall, ReflectiveMemory, parse_citations
+from rmm_core.types import CitationStatus
+
+_MOST = 999  # as many as a marker can name
+
+
+@dataclass(frozen=True, slots=True)
+class CitedAnswer:
+    """An answer as the user may see it, and what it cites. Chunks of a streamed answer add up to the whole.
+
+    Attributes:
+        text: The answer, or this chunk of it, without markers.
+        numbers: The numbers cited, each once, ascending.
+        status: See :class:`rmm_core.Citations`.
+        documents: What was shown to the model, once somebody said so: :meth:`citing`, :func:`turn_recorder`.
+    """
+
+    text: str
+    numbers: tuple[int, ...] = ()
+    status: CitationStatus = "silent"
+    documents: tuple[Document, ...] = ()
+
+    def __add__(self, other: CitedAnswer) -> CitedAnswer:
+        """This chunk and the next as one."""
+        return CitedAnswer(
+            self.text + other.text,
+            tuple(sorted({*self.numbers, *other.numbers})),
+            self.status if other.status == "silent" else other.status,
+            other.documents or self.documents,
+        )
+
+    @property
+    def citations(self) -> Citations:
+        """The same as a value of the core."""
+        return Citations(self.text, self.numbers, self.status)
+
+    @property
+    def memories(self) -> tuple[Document, ...]:
+        """The documents cited, in the order of their numbers."""
+        by_number = {d.metadata.get("index", i): d for i, d in enumerate(self.documents, start=1)}
+        return tuple(by_number[n] for n in self.numbers if n in by_number)
+
+    def citing(self, documents: Sequence[Document]) -> CitedAnswer:
+        """This answer, given the documents that its numbers mean."""
+        return replace(self, documents=tuple(documents))
+
+    def feedback(self, memory: ReflectiveMemory) -> Citations:
+        """Let the memory learn from what is cited, without storing a turn; an answer counts once.
+
+        Raises:
+            InputError: When :attr:`documents` are not of a recall of this memory.
+            NotFoundError: When that recall is too old, or of another process.
+        """
+        return memory.feedback(self._recall(memory), self.citations)
+
+    async def afeedback(self, memory: ReflectiveMemory) -> Citations:
+        """:meth:`feedback` for event loops."""
+        return await memory.afeedback(self._recall(memory), self.citations)
+
+    def _recall(self, memory: ReflectiveMemory) -> Recall:
+        key = recall_key(self.documents)
+        if key is None:
+            raise InputError(
+                "this answer does not know what it cites: use answer.citing(documents), "
+                "with the documents of an RMMRetriever or RMMReranker"
+            )
+        return memory.recent.get(*key)
+
+
+class CitationOutputParser(BaseTransformOutputParser[CitedAnswer]):
+    """Reads citation markers out of a model's answer and leaves clean text.
+
+    In a stream, text passes as soon as it is certain to be shown; the last chunk carries the citations.
+
+    Attributes:
+        count: How many memories the model was shown. It only matters for digits glued to a word ("tea[1]"), which
+            cite when they are in range; leave it out where the number varies.
+    """
+
+    count: int | None = None
+
+    def parse(self, text: str) -> CitedAnswer:
+        """The whole answer."""
+        return _answer(parse_citations(text, self._shown))
+
+    def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[CitedAnswer]:  # noqa: A002 -- LangChain's name
+        stream = CitationStream(self._shown)
+        for chunk in input:
+            if visible := stream.feed(text_of(chunk)):
+                yield CitedAnswer(visible)
+        yield _last(stream)
+
+    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[CitedAnswer]:  # noqa: A002
+        stream = CitationStream(self._shown)
+        async for chunk in input:
+            if visible := stream.feed(text_of(chunk)):
+                yield CitedAnswer(visible)
+        yield _last(stream)
+
+    @property
+    def _shown(self) -> int:
+        return _MOST if self.count is None else self.count
+
+    @property
+    def _type(self) -> str:
+        return "reflective_memory_citations"
+
+
+def _answer(citations: Citations) -> CitedAnswer:
+    return CitedAnswer(citations.text, citations.numbers, citations.status)
+
+
+def _last(stream: CitationStream) -> CitedAnswer:
+    tail, citations = stream.close()
+    return replace(_answer(citations), text=tail)

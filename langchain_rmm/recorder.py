@@ -1,0 +1,154 @@
+"""The last step of a chain: what was asked and answered is stored, and its citations are learned from."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator
+
+from langchain_rmm._convert import recall_key, text_of
+from langchain_rmm._who import Sittings, of_config, who
+from langchain_rmm.output_parser import CitationOutputParser, CitedAnswer
+from rmm_core import InputError, NotFoundError, Recall, ReflectiveMemory
+from rmm_core.flow import Flow
+
+logger = logging.getLogger(__name__)
+
+
+def turn_recorder(
+    memory: ReflectiveMemory,
+    *,
+    user_id: str | None = None,
+    session_id: str | None = None,
+    question_key: str = "question",
+    documents_key: str = "documents",
+    answer_key: str = "answer",
+    user_name: str = "User",
+    agent_name: str = "Assistant",
+) -> Runnable[dict[str, Any], CitedAnswer]:
+    """A step that takes ``{"question", "documents", "answer"}``, stores the exchange, and returns what was answered.
+
+    In a stream the answer's chunks pass at once; the exchange is stored when the last one has come.
+
+    Args:
+        memory: The memory.
+        user_id: Whose turn it is; else the one in each call's config.
+        session_id: The session; else ``session_id`` or ``thread_id`` of the config, else one that lasts until silence.
+        question_key: Where the question stands in the input: a text or a message.
+        documents_key: Where the documents of :class:`RMMRetriever` stand; may be missing.
+        answer_key: Where the answer stands: a :class:`CitedAnswer`, a text or a message.
+        user_name: What the user is called in memories.
+        agent_name: What the other side is called.
+    """
+    recorder = _Recorder(
+        memory, user_id, session_id, (question_key, documents_key, answer_key), (user_name, agent_name)
+    )
+    # It passes the config to a function that takes one; its annotations do not say so.
+    return RunnableGenerator(recorder.transform, recorder.atransform, name="turn_recorder")  # type: ignore[arg-type]
+
+
+class _Recorder:
+    def __init__(
+        self,
+        memory: ReflectiveMemory,
+        user_id: str | None,
+        session_id: str | None,
+        keys: tuple[str, str, str],
+        names: tuple[str, str],
+    ) -> None:
+        self._memory = memory
+        self._user_id = user_id
+        self._session_id = session_id
+        self._keys = keys
+        self._names = names
+        self._sittings = Sittings(memory.clock, memory.config.idle_minutes)
+
+    def transform(self, chunks: Iterator[dict[str, Any]], config: RunnableConfig) -> Iterator[CitedAnswer]:
+        exchange = _Exchange(*self._keys)
+        for chunk in chunks:
+            yield from exchange.take(chunk)
+        yield exchange.rest_of(self._memory.run(self._recording(exchange, config)))
+
+    async def atransform(
+        self, chunks: AsyncIterator[dict[str, Any]], config: RunnableConfig
+    ) -> AsyncIterator[CitedAnswer]:
+        exchange = _Exchange(*self._keys)
+        async for chunk in chunks:
+            for passed in exchange.take(chunk):
+                yield passed
+        yield exchange.rest_of(await self._memory.arun(self._recording(exchange, config)))
+
+    def _recording(self, exchange: _Exchange, config: RunnableConfig) -> Flow[CitedAnswer]:
+        turn = who(*of_config(config), user_id=self._user_id, session_id=self._session_id)
+        session_id = self._sittings.session(turn)
+        yield from self._memory.sessions.visiting(turn.user_id, session_id)
+        chat = self._memory.chat(
+            turn.user_id, session_id=session_id, user_name=self._names[0], agent_name=self._names[1]
+        )
+        recall = self._recall(turn.user_id, exchange.documents)
+        answer = exchange.answer
+        stored = (yield from chat.recording(exchange.question, answer.citations, recall)).citations
+        kept = answer.citations if recall is None else stored
+        return CitedAnswer(kept.text, kept.numbers, kept.status, tuple(exchange.documents))
+
+    def _recall(self, user_id: str, documents: Sequence[Document]) -> Recall | None:
+        key = recall_key(documents)
+        if key is None:
+            return None
+        if key[0] != user_id:
+            raise InputError(f"these documents are of user {key[0]!r}, the turn is of {user_id!r}")
+        try:
+            return self._memory.recent.get(*key)
+        except NotFoundError as error:
+            logger.warning("the turn is stored, its citations are not learned from: %s", error)
+            return None
+
+
+@dataclass
+class _Exchange:
+    """The chunks of one exchange as they come, and what they add up to."""
+
+    question_key: str
+    documents_key: str
+    answer_key: str
+
+    def __post_init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._passed = ""
+
+    def take(self, chunk: Mapping[str, Any]) -> Iterator[CitedAnswer]:
+        """Add a chunk, and pass on what of an answer is in it; an answer that is not read yet waits for the end."""
+        for key, value in chunk.items():
+            adds = key in self._values and isinstance(value, str | BaseMessage | CitedAnswer)
+            self._values[key] = self._values[key] + value if adds else value
+        part = chunk.get(self.answer_key)
+        if isinstance(part, CitedAnswer) and part.text:
+            self._passed += part.text
+            yield CitedAnswer(part.text)
+
+    def rest_of(self, whole: CitedAnswer) -> CitedAnswer:
+        """The last chunk: what has not passed yet, and all that is cited."""
+        return CitedAnswer(whole.text[len(self._passed) :], whole.numbers, whole.status, whole.documents)
+
+    @property
+    def question(self) -> str:
+        return text_of(self._need(self.question_key))
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        return self._values.get(self.documents_key) or ()
+
+    @property
+    def answer(self) -> CitedAnswer:
+        answer = self._need(self.answer_key)
+        return answer if isinstance(answer, CitedAnswer) else CitationOutputParser().parse(text_of(answer))
+
+    def _need(self, key: str) -> Any:
+        if self._values.get(key) is None:
+            raise InputError(f"the turn recorder wants {key!r} in its input; it got {sorted(self._values)}")
+        return self._values[key]
