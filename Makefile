@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install check test bench demo clean
+.PHONY: install check test bench demo lowest clean
 .DEFAULT_GOAL := test
 
 install: $(STAMP)
@@ -26,6 +26,14 @@ check: install
 test: install
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(ARGS)
 
+# The oldest LangChain we say we work with, in a place of its own; CI runs it too.
+LOWEST := langchain-core==1.0.0 langchain==1.0.0 langchain-classic==1.0.0 langgraph==1.0.0
+lowest: install
+	@test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
+	@$(VENV)-lowest/bin/python -m pip install -q --disable-pip-version-check $(LOWEST) torch==2.13.0 \
+		langgraph-checkpoint-sqlite hypothesis pytest pytest-asyncio pytest-socket pytest-timeout -e .
+	$(VENV)-lowest/bin/python -m pytest tests/langchain tests/test_story.py $(ARGS)
+
 bench: install
 	$(BIN)/python -m benchmarks.core_latency $(ARGS)
 
@@ -33,4 +41,4 @@ demo: install
 	$(BIN)/python examples/quickstart.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -16,7 +16,7 @@ from rmm_core.errors import MissingDependencyError
 if TYPE_CHECKING:
     from langchain_rmm._backend import ChatModelLLM, EmbeddingsEmbedder, open_memory
     from langchain_rmm.chat_history import RMMChatMessageHistory
-    from langchain_rmm.markers import hide_markers
+    from langchain_rmm.markers import citations_of, hide_markers
     from langchain_rmm.memory import RMMMemory
     from langchain_rmm.middleware import RMMMiddleware
     from langchain_rmm.output_parser import CitationOutputParser, CitedAnswer
@@ -36,6 +36,7 @@ _HOMES = {
     "RMMReranker": "reranker",
     "RMMRetriever": "retriever",
     "format_memories": "retriever",
+    "citations_of": "markers",
     "hide_markers": "markers",
     "memory_tools": "tools",
     "open_memory": "_backend",
@@ -51,12 +52,14 @@ __all__ = [
     "RMMMiddleware",
     "RMMReranker",
     "RMMRetriever",
+    "citations_of",
     "format_memories",
     "hide_markers",
     "memory_tools",
     "open_memory",
     "turn_recorder",
 ]
+_PARTS = ("langchain_core", "langchain_classic", "langchain", "langgraph")
 
 if find_spec("langchain_core") is None:
     raise MissingDependencyError("langchain_rmm", "langchain")
@@ -69,7 +72,7 @@ def __getattr__(name: str) -> Any:
     try:
         home = import_module(f"{__name__}.{_HOMES[name]}")
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith(("langchain", "langgraph")):
+        if (error.name or "").partition(".")[0] in _PARTS:
             raise MissingDependencyError(f"langchain_rmm.{name}", "langchain") from error
         raise
     value = globals()[name] = getattr(home, name)
@@ -77,4 +80,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return sorted({*globals(), *__all__})

@@ -34,7 +34,7 @@ class RMMState(AgentState[Any]):
     rmm_said: Annotated[NotRequired[list[Said]], PrivateStateAttr]
 
 
-class RMMMiddleware(AgentMiddleware[RMMState, Any, Any]):
+class RMMMiddleware(AgentMiddleware[RMMState, Any]):
     """Recalls before the model is called, and stores and learns from the turn when the agent has answered.
 
     The memories stand in the system message of the request alone: state and checkpoints never hold them. Markers are
@@ -199,8 +199,13 @@ def _message(said: Said) -> Message:
 
 def _shown(request: ModelRequest[Any], recall: Recall) -> ModelRequest[Any]:
     """The request with the memories in its system message, which stays first and keeps its own text first."""
-    own = request.system_message
     text = recall.instructions()
+    if isinstance(request.model, BaseChatModel):  # else each call's config chooses it, and its stream keeps its markers
+        request = request.override(model=hide_markers(request.model, recall))
+    if not hasattr(request, "system_message"):  # langchain 1.0
+        own_text = getattr(request, "system_prompt", None)
+        return request.override(system_prompt="\n\n".join(filter(None, (own_text, text))))  # type: ignore[call-arg]
+    own = request.system_message
     content: str | list[str | dict[Any, Any]]
     if own is None:
         content = text
@@ -209,9 +214,7 @@ def _shown(request: ModelRequest[Any], recall: Recall) -> ModelRequest[Any]:
     else:
         content = [*own.content, {"type": "text", "text": text}]
     system = SystemMessage(content) if own is None else own.model_copy(update={"content": content})
-    if not isinstance(request.model, BaseChatModel):  # chosen by each call's config; its stream keeps its markers
-        return request.override(system_message=system)
-    return request.override(system_message=system, model=hide_markers(request.model, recall))
+    return request.override(system_message=system)
 
 
 def _clean(response: ModelResponse[Any], recall: Recall) -> ModelResponse[Any]:

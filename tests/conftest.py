@@ -59,7 +59,7 @@ def open_memory(tmp_path, clock):
 
     def open_(llm=None, **changes):
         settings = {"embedder": HashEmbedder(), "clock": clock, "config": RMMConfig()} | changes
-        memory = ReflectiveMemory.open(tmp_path / "memory.db", llm=llm, **settings)
+        memory = ReflectiveMemory.open(settings.pop("place", tmp_path / "memory.db"), llm=llm, **settings)
         opened.append(memory)
         return memory
 

@@ -1,0 +1,388 @@
+"""An agent with memory: what the model is shown, what state keeps, and a turn stored once whatever happens to it."""
+
+import warnings
+from datetime import timedelta
+from importlib.util import find_spec
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents import middleware as stock
+from langchain.agents.structured_output import ToolStrategy
+from langchain.tools import tool
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from langchain_rmm import RMMMiddleware
+from rmm_core import InputError, RMMConfig
+
+ANN = {"configurable": {"thread_id": "t", "user_id": "ann"}}
+LATER = pytest.mark.skipif(not hasattr(stock, "ModelRetryMiddleware"), reason="comes with langchain 1.1")
+SECRET = "I am allergic to hazelnuts."
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather of a city."""
+    return f"It rains in {city} [1]."
+
+
+def call(tool_name="weather", **arguments):
+    return AIMessage("", tool_calls=[{"name": tool_name, "args": arguments or {"city": "Graz"}, "id": "call-1"}])
+
+
+@pytest.fixture
+def memory(open_memory):
+    return open_memory(config=RMMConfig(batch_size=1))
+
+
+@pytest.fixture
+def agent(memory, model):
+    def build(*others, tools=(), saver=None, **options):
+        middleware = [*others, RMMMiddleware(memory)]
+        return create_agent(model, list(tools), middleware=middleware, checkpointer=saver or InMemorySaver(), **options)
+
+    return build
+
+
+def ask(agent, text, config=ANN, **more):
+    return agent.invoke({"messages": [("user", text)]} | more, config)["messages"][-1]
+
+
+def turns(memory, user="ann", session="t"):
+    return [(t.role, t.text) for t in memory.store.turns(user, session)]
+
+
+def shown(model, call=-1):
+    """The system message of a request."""
+    (system,) = [m for m in model.history[call] if isinstance(m, SystemMessage)]
+    assert model.history[call][0] is system
+    return system.text
+
+
+# -- what the model is shown, and what is kept ---------------------------------------------
+
+
+def test_the_request_shows_memories_and_the_answer_hides_their_markers(agent, memory, model, told):
+    told("ann", SECRET)
+    model.enqueue("No hazelnuts for you [1]. See [the list](https://a.example).")
+    answer = ask(agent(system_prompt="Be brief."), "What must I not eat?")
+    assert answer.text == "No hazelnuts for you. See [the list](https://a.example)."
+    assert shown(model).startswith("Be brief.\n\nYou know this user")
+    assert "hazelnuts" in shown(model)
+    noted = answer.response_metadata["reflective_memory"]
+    assert (noted["numbers"], noted["status"]) == ([1], "cited")
+    assert memory.get("ann", noted["memory_ids"][0]).summary == f"User: {SECRET}"
+    assert turns(memory) == [("user", "What must I not eat?"), ("agent", answer.text)]
+    assert memory.status("ann").updates == 1
+
+
+def test_a_first_turn_is_left_as_it_is(agent, memory, model):
+    model.enqueue("As [1] says, hello.", "Hello again.")
+    assert ask(agent(system_prompt="Be brief."), "Hello there").text == "As [1] says, hello."
+    assert shown(model) == "Be brief."
+    ask(agent(), "Hello")
+    assert all(not isinstance(m, SystemMessage) for m in model.history[-1])
+    assert memory.store.feedback() == []
+
+
+@LATER
+def test_a_system_message_of_blocks_stays_first(agent, model, told):
+    told("ann", SECRET)
+    model.enqueue("Fine.")
+    own = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+    ask(agent(system_prompt=SystemMessage([own])), "What must I not eat?")
+    content = model.history[0][0].content
+    assert content[0] == own
+    assert "hazelnuts" in content[1]["text"]
+
+
+def test_blocks_are_cleaned_block_by_block(agent, model, told):
+    told("ann", SECRET)
+    thought = {"type": "reasoning", "reasoning": "memory [1] says so"}
+    model.enqueue(AIMessage([thought, {"type": "text", "text": "No hazelnuts [1"}, {"type": "text", "text": "]."}]))
+    answer = ask(agent(), "What must I not eat?")
+    assert answer.content[0] == thought
+    assert answer.text == "No hazelnuts."
+    assert answer.response_metadata["reflective_memory"]["numbers"] == [1]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_no_checkpoint_holds_a_memory(agent, memory, model, told, kind, tmp_path):
+    told("ann", SECRET)
+    with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as on_disk:
+        saver = InMemorySaver() if kind == "memory" else on_disk
+        model.enqueue(call(), "Not with that allergy [1].", "As I said.")
+        talking = agent(tools=[weather], saver=saver)
+        ask(talking, "What must I not eat?")
+        ask(talking, "Sure?")
+        kept = [str(c) for c in saver.list(ANN)]
+        assert len(kept) > 6
+        assert not [c for c in kept if "hazelnut" in c.casefold() or "You know this user" in c]
+    if kind == "sqlite":
+        assert b"hazelnut" not in (tmp_path / "checkpoints.db").read_bytes()
+    assert "hazelnuts" in shown(model, 1)
+
+
+def test_the_state_that_is_returned_is_the_hosts_own(agent, model):
+    model.enqueue("Hello.")
+    assert set(agent().invoke({"messages": [("user", "Hello there")]}, ANN)) == {"messages"}
+
+
+# -- one record a turn ---------------------------------------------------------------------
+
+
+def test_a_tool_loop_is_one_turn(agent, memory, model, told):
+    told("ann", SECRET)
+    model.enqueue(call(), call(), "It rains, and no hazelnuts [1].")
+    state = agent(tools=[weather]).invoke({"messages": [("user", "Weather, and what must I not eat?")]}, ANN)
+    assert len({shown(model, i) for i in range(3)}) == 1
+    kinds = [type(m) for m in state["messages"]]
+    assert kinds == [HumanMessage, AIMessage, ToolMessage, AIMessage, ToolMessage, AIMessage]
+    assert state["messages"][2].content == "It rains in Graz [1]."
+    assert state["messages"][2].tool_call_id == state["messages"][1].tool_calls[0]["id"]
+    assert turns(memory) == [
+        ("user", "Weather, and what must I not eat?"),
+        ("agent", "It rains, and no hazelnuts."),
+    ]
+    assert len(memory.store.feedback()) == 1
+
+
+@LATER
+def test_a_retried_model_call_is_one_turn(agent, memory, model, told):
+    told("ann", SECRET)
+    retry = stock.ModelRetryMiddleware(max_retries=2, initial_delay=0.0)
+    model.enqueue(ConnectionError("down"), TimeoutError("slow"), "No hazelnuts [1].")
+    ask(agent(retry), "What must I not eat?")
+    assert len(model.history) == 3
+    assert len(turns(memory)) == 2
+    assert len(memory.store.feedback()) == 1
+
+
+def test_every_invocation_adds_one_exchange(agent, memory, model):
+    talking = agent()
+    model.enqueue("One.", "Two.", "Three.")
+    for text in ("first", "second", "third"):
+        ask(talking, text)
+    assert [t for _, t in turns(memory)] == ["first", "One.", "second", "Two.", "third", "Three."]
+
+
+def test_what_a_failed_call_left_is_stored_with_the_next_answer(agent, memory, model):
+    talking = agent()
+    model.enqueue(ConnectionError("down"))
+    with pytest.raises(ConnectionError):
+        ask(talking, SECRET)
+    assert turns(memory) == []
+    model.enqueue("Noted.")
+    ask(talking, "Did you get that?")
+    assert turns(memory) == [("user", SECRET), ("user", "Did you get that?"), ("agent", "Noted.")]
+
+
+def test_a_question_asked_again_after_an_error_is_stored_once(agent, memory, model):
+    talking = agent()
+    model.enqueue(ConnectionError("down"), "Noted.")
+    with pytest.raises(ConnectionError):
+        ask(talking, SECRET)
+    ask(talking, SECRET)
+    assert turns(memory) == [("user", SECRET), ("agent", "Noted.")]
+
+
+def test_a_replayed_checkpoint_adds_nothing(agent, memory, model, told):
+    told("ann", SECRET)
+    talking = agent()
+    model.enqueue("No hazelnuts [1].", "Hazelnuts are out [1].")
+    ask(talking, "What must I not eat?")
+    past = list(talking.get_state_history(ANN))
+    before_the_model = next(s for s in past if s.next and s.next[0] == "model")
+    place = before_the_model.config["configurable"] | {"user_id": "ann"}
+    again = talking.invoke(None, {"configurable": place})
+    assert again["messages"][-1].text == "Hazelnuts are out."
+    assert len(turns(memory)) == 2
+    assert len(memory.store.feedback()) == 1
+
+
+def test_an_interrupt_and_its_resumption_are_one_turn(agent, memory, model, told):
+    told("ann", SECRET)
+    talking = agent(stock.HumanInTheLoopMiddleware(interrupt_on={"weather": True}), tools=[weather])
+    model.enqueue(call(), "It rains, and no hazelnuts [1].")
+    asked = talking.invoke({"messages": [("user", "Weather, and what must I not eat?")]}, ANN)
+    assert "__interrupt__" in asked
+    assert turns(memory) == []
+    talking.invoke(Command(resume={"decisions": [{"type": "approve"}]}), ANN)
+    assert turns(memory)[-1] == ("agent", "It rains, and no hazelnuts.")
+    assert len(turns(memory)) == 2
+    assert len(memory.store.feedback()) == 1
+
+
+def test_an_interrupt_is_resumed_by_another_process(open_memory, model, told, tmp_path):
+    """Everything that is not on disk is made anew in between."""
+    told("ann", SECRET)
+    model.enqueue(call(), "It rains, and no hazelnuts [1].")
+    for step in ({"messages": [("user", "Weather?")]}, Command(resume={"decisions": [{"type": "approve"}]})):
+        memory = open_memory(config=RMMConfig(batch_size=1))
+        with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver:
+            middleware = [stock.HumanInTheLoopMiddleware(interrupt_on={"weather": True}), RMMMiddleware(memory)]
+            create_agent(model, [weather], middleware=middleware, checkpointer=saver).invoke(step, ANN)
+    assert turns(memory) == [("user", "Weather?"), ("agent", "It rains, and no hazelnuts.")]
+    assert len(memory.store.feedback()) == 1
+
+
+@LATER
+def test_summaries_are_not_said_by_anybody(agent, memory, model, told):
+    told("ann", SECRET)
+    summaries = type(model)().enqueue("They greeted each other.", "They talked.", "They talked on.")
+    talking = agent(stock.SummarizationMiddleware(summaries, trigger=("messages", 3), keep=("messages", 1)))
+    model.enqueue("One.", "Two [1].", "Three.")
+    for text in ("first", "second", "third"):
+        ask(talking, text)
+    assert len(summaries.history) == 2
+    assert [t for _, t in turns(memory)] == ["first", "One.", "second", "Two.", "third", "Three."]
+    assert "hazelnut" not in " ".join(m.text for prompt in summaries.history for m in prompt)
+
+
+@LATER
+def test_a_turn_summarised_while_it_is_answered_is_stored_whole(agent, memory, model):
+    summaries = type(model)().enqueue("They asked for the weather.", "They asked for the weather.")
+    talking = agent(
+        stock.SummarizationMiddleware(summaries, trigger=("messages", 3), keep=("messages", 2)), tools=[weather]
+    )
+    model.enqueue(call(), "It rains.")
+    ask(talking, "What is the weather?")
+    assert summaries.history
+    assert turns(memory) == [("user", "What is the weather?"), ("agent", "It rains.")]
+
+
+def test_structured_output_is_no_answer_in_words(agent, memory, model, told):
+    class Meal(BaseModel):
+        """A meal."""
+
+        name: str
+
+    told("ann", SECRET)
+    model.enqueue(call("Meal", name="soup"))
+    state = agent(response_format=ToolStrategy(Meal)).invoke({"messages": [("user", "Suggest a meal")]}, ANN)
+    assert state["structured_response"] == Meal(name="soup")
+    assert turns(memory) == [("user", "Suggest a meal")]
+
+
+# -- who, and when a session ends ----------------------------------------------------------
+
+
+def test_users_are_named_by_each_call(agent, memory, model, told):
+    told("ann", SECRET)
+    talking = agent(context_schema=dict)
+    model.enqueue("One.", "Two.", "Three.")
+    ask(talking, "What must I not eat?", {"configurable": {"thread_id": "b", "user_id": "bob"}})
+    assert all(not isinstance(m, SystemMessage) for m in model.history[-1])
+    ask(talking, "What must I not eat?", {"configurable": {"thread_id": "c"}, "metadata": {"user_id": "ann"}})
+    assert "hazelnuts" in shown(model)
+    talking.invoke(
+        {"messages": [("user", "What must I not eat?")]},
+        {"configurable": {"thread_id": "d"}},
+        context={"user_id": "ann"},
+    )
+    assert "hazelnuts" in shown(model)
+    assert memory.users() == ["ann", "bob"]
+
+
+def test_no_user_or_two_is_an_error(agent, memory, model):
+    with pytest.raises(InputError, match="no user is named"):
+        ask(agent(), "Hello", {"configurable": {"thread_id": "t"}})
+    two = {"configurable": {"thread_id": "t", "user_id": "ann"}, "metadata": {"user_id": "bob"}}
+    with pytest.raises(InputError, match="names 2 users"):
+        ask(agent(), "Hello", two)
+    assert model.history == []
+
+
+def test_without_threads_a_session_lasts_until_silence(memory, model, clock):
+    talking = create_agent(model, [], middleware=[middleware := RMMMiddleware(memory, user_id="ann")])
+    model.enqueue("One.", "Two.", "Three.")
+    for text, minutes in (("first", 1), ("second", 45), ("third", 1)):
+        ask(talking, text, {})
+        clock.now += timedelta(minutes=minutes)
+    first, second = memory.status("ann").sessions
+    assert (first.turns, first.reflected, second.turns, second.reflected) == (4, 4, 2, 0)
+    assert middleware.end("ann").status in ("reflected", "nothing")
+    assert middleware.end("ann").status == "nothing"
+    assert memory.status("ann").pending == ()
+
+
+def test_a_session_ends_when_asked_to(memory, model):
+    middleware = RMMMiddleware(memory)
+    talking = create_agent(model, [], middleware=[middleware], checkpointer=InMemorySaver())
+    model.enqueue("Noted.")
+    ask(talking, SECRET)
+    assert memory.memories("ann") == ()
+    assert middleware.end("ann", "t").status == "reflected"
+    assert "hazelnuts" in memory.memories("ann", kind="topic")[0].summary
+
+
+def test_a_failing_reflection_does_not_fail_the_turn(open_memory, llm, model, clock):
+    memory = open_memory(llm)
+    llm.enqueue(*[ConnectionError("down")] * 4)
+    talking = create_agent(model, [], middleware=[RMMMiddleware(memory)], checkpointer=InMemorySaver())
+    model.enqueue("Noted.", "Hello.")
+    ask(talking, SECRET)
+    clock.now += timedelta(hours=2)
+    assert ask(talking, "Hello").text == "Hello."
+    (session,) = memory.status("ann").pending
+    assert "down" in session.error
+
+
+# -- every way to run it -------------------------------------------------------------------
+
+
+def visible(chunk):
+    return chunk[0].text if isinstance(chunk, tuple) and hasattr(chunk[0], "text") else str(chunk)
+
+
+@pytest.mark.parametrize("mode", ["messages", "updates", "values", "debug"])
+async def test_no_stream_shows_a_marker(agent, memory, model, told, mode):
+    told("ann", SECRET)
+    model.enqueue("No hazelnuts [1], ever [1].", "None [1].")
+    talking = agent()
+    for number, chunks in enumerate(
+        [
+            list(talking.stream({"messages": [("user", "What must I not eat?")]}, ANN, stream_mode=mode)),
+            [c async for c in talking.astream({"messages": [("user", "Again?")]}, ANN, stream_mode=mode)],
+        ]
+    ):
+        text = " ".join(map(visible, chunks))
+        assert " [1" not in text.replace("'numbers': [1", "")
+        if mode == "messages":
+            assert "".join(map(visible, chunks)) == ("No hazelnuts, ever.", "None.")[number]
+            assert len(chunks) > 2
+    assert len(memory.store.feedback()) == 2
+
+
+async def test_events_show_no_marker(agent, model, told):
+    told("ann", SECRET)
+    model.enqueue("No hazelnuts [1].")
+    talking, question = agent(), {"messages": [("user", "What must I not eat?")]}
+    events = [e async for e in talking.astream_events(question, ANN, version="v2")]
+    tokens = [e["data"]["chunk"].text for e in events if e["event"] == "on_chat_model_stream"]
+    assert "".join(tokens) == "No hazelnuts."
+    assert len([e for e in events if e["event"] == "on_chat_model_start"]) == 1
+
+
+@pytest.mark.skipif(find_spec("langgraph.stream") is None, reason="comes with langgraph 1.2")
+async def test_the_event_protocol_shows_no_marker(agent, model, told):
+    told("ann", SECRET)
+    model.enqueue("None [1].")
+    talking, question = agent(), {"messages": [("user", "What must I not eat?")]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # LangChain calls this interface a beta
+        run = await talking.astream_events(question, ANN, version="v3")
+        seen = [token async for message in run.messages async for token in message.text]
+    assert "".join(seen) == "None."
+
+
+async def test_the_whole_story_on_an_event_loop(agent, memory, model, told):
+    told("ann", SECRET)
+    model.enqueue(call(), "It rains, and no hazelnuts [1].")
+    state = await agent(tools=[weather]).ainvoke({"messages": [("user", "Weather, and what must I not eat?")]}, ANN)
+    assert state["messages"][-1].text == "It rains, and no hazelnuts."
+    assert len(turns(memory)) == 2
+    assert memory.status("ann").updates == 1
