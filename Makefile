@@ -36,6 +36,7 @@ lowest: install
 
 bench: install
 	$(BIN)/python -m benchmarks.core_latency $(ARGS)
+	$(BIN)/python -m benchmarks.langchain_import
 
 demo: install
 	$(BIN)/python examples/quickstart.py $(ARGS)

@@ -3,11 +3,13 @@
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 import rmm_core.models
+from tests.langchain.conftest import ScriptedChatModel
 
 ROOT = Path(__file__).parents[1]
 
@@ -72,22 +74,37 @@ def test_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(rmm_core.models, "SentenceTransformerEmbedder", lambda name: bundled_embedder())
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 2
-    names = {"my_model": lambda prompt: "Nothing with hazelnuts [1]."}
-    for block in blocks:
+    assert len(blocks) == 5
+    chat_model = ScriptedChatModel().enqueue("Nothing with hazelnuts [1].", "No hazelnut cake [1].")
+    names = {"my_model": lambda prompt: "Nothing with hazelnuts [1].", "model": chat_model, "tools": []}
+    names["embeddings"] = bundled_embedder()
+    core, adapter = blocks[:2], blocks[2:]
+    for block in core:
         exec(compile(block, "README.md", "exec"), names)
     assert "allergic to hazelnuts" in capsys.readouterr().out
     assert names["answer"].text == "Nothing with hazelnuts."
     assert "hazelnuts" in names["answer"].cited[0].summary
     names["memory"].close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # LangChain's own, of ConversationChain
+        for block in adapter:
+            exec(compile(block, "README.md", "exec"), names)
+    assert names["reply"]["messages"][-1].text == "Nothing with hazelnuts."
+    assert names["response"] == "No hazelnut cake."
+    assert chat_model.left == 0
+    assert len(names["memory"].store.feedback()) == 4
+    chat_model.enqueue(*["NO_TRAIT"] * 4)  # two sessions are reflected at the end, two speakers each
+    names["memory"].close()
 
 
 def test_the_architecture_page_names_files_that_exist():
     page = (ROOT / "docs" / "architecture.md").read_text()
-    named = set(re.findall(r"`(?:rmm_core/)?((?:\w+/)*\w+\.py)`", page))
-    assert len(named) > 20
-    missing = {n for n in named if not any((ROOT / "rmm_core").rglob(n))}
+    named = set(re.findall(r"`((?:\w+/)*\w+\.py)`", page))
+    assert len(named) > 30
+    missing = {n for n in named if not (ROOT / n).exists() and not any((ROOT / "rmm_core").rglob(n))}
     assert missing == set(), missing
     modules = {p.name for p in (ROOT / "rmm_core").glob("*.py")} - {"__init__.py"}
     unnamed = {m for m in modules if m not in page}
     assert unnamed <= {"config.py", "errors.py", "stopwords.py"}, unnamed
+    adapters = {f"langchain_rmm/{p.name}" for p in (ROOT / "langchain_rmm").glob("*.py")}
+    assert {a for a in adapters if f"`{a}`" not in page} == set()
