@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import convert_to_messages
+from langchain_core.outputs import ChatGeneration
 
 from rmm_core import Attachment, InputError, Message, Recall, Turn
 from rmm_core.prompts import memory_text
@@ -27,7 +28,7 @@ def text_of(content: Any) -> str:
         case str():
             return content
         case BaseMessage():
-            return str(content.text)
+            return str(ChatGeneration(message=content).text)  # older forms of blocks included
         case [*parts]:
             return "\n".join(filter(None, (text_of(part) for part in parts)))
         case {"type": "text", "text": str(text)} | {"type": "text-plain", "text": str(text)}:
@@ -37,14 +38,16 @@ def text_of(content: Any) -> str:
     raise InputError(f"a text, a message or a list of them is wanted; got {type(content).__name__}")
 
 
-def attachments_of(message: BaseMessage) -> tuple[Attachment, ...]:
-    """What came with a message: images, audio, video and files, with their captions where they have one.
+def attachments_of(value: Any) -> tuple[Attachment, ...]:
+    """What came with a message, or with a list of them: images, audio, video, files, with captions where they have one.
 
     Content that is inside of the message is named by its SHA-256 and not kept.
     """
-    if isinstance(message.content, str):
+    if isinstance(value, list | tuple):
+        return tuple(attachment for part in value for attachment in attachments_of(part))
+    if not isinstance(value, BaseMessage) or isinstance(value.content, str):
         return ()
-    blocks: Iterable[Mapping[str, Any]] = message.content_blocks
+    blocks: Iterable[Mapping[str, Any]] = value.content_blocks
     return tuple(_attachment(b) for b in blocks if b.get("type") in _MEDIA)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -74,15 +75,17 @@ class Sittings:
         self._clock = clock
         self._silence = timedelta(minutes=minutes)
         self._last: Bounded[str, tuple[str, datetime]] = Bounded(10_000)
+        self._lock = threading.Lock()  # two turns at the same moment are of one session
 
     def session(self, who: Who) -> str:
         """The session named, or the one that goes on."""
         if who.session_id is not None:
             return who.session_id
-        now, last = self._clock(), self._last.get(who.user_id)
-        session_id = fresh_id() if last is None or now - last[1] > self._silence else last[0]
-        self._last.put(who.user_id, (session_id, now))
-        return session_id
+        with self._lock:
+            now, last = self._clock(), self._last.get(who.user_id)
+            session_id = fresh_id() if last is None or now - last[1] > self._silence else last[0]
+            self._last.put(who.user_id, (session_id, now))
+            return session_id
 
     def end(self, who: Who) -> str | None:
         """Let the user's unnamed session end, and return its id; None when there is none."""

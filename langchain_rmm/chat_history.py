@@ -78,20 +78,30 @@ class RMMChatMessageHistory(BaseChatMessageHistory):
 
     def _adding(self, messages: Sequence[BaseMessage]) -> Flow[None]:
         chat = yield from self._chat()
-        asked: Message | None = None
+        asked: Message | None = None  # not stored yet: an exchange is stored as one
+        query = ""
         for said in filter(None, map(spoken, messages)):
             if said.role == "user":
                 if asked is not None:
                     yield from chat.adding([asked])
                 asked = said
-            elif asked is None:
-                yield from chat.adding([said])
-            else:
-                recall = self.memory.recent.of_query(self.user_id, asked.text)
-                yield from chat.recording(asked.text, said.text, recall, attachments=asked.attachments, key=asked.key)
+            elif asked is not None:
+                query = asked.text
+                recall = self.memory.recent.of_query(self.user_id, query)
+                yield from chat.recording(
+                    query, said.text, recall, attachments=asked.attachments, key=asked.key, reply_key=said.key
+                )
                 asked = None
+            else:  # an answer that comes alone, or after what was said beside a tool call
+                query = query or (yield from self._last_asked(chat))
+                recall = self.memory.recent.of_query(self.user_id, query)
+                yield from chat.recording("", said.text, recall, reply_key=said.key)
         if asked is not None:
             yield from chat.adding([asked])
+
+    def _last_asked(self, chat: Chat) -> Flow[str]:
+        turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
+        return next((t.text for t in reversed(turns) if t.role == "user"), "")
 
     def _ending(self) -> Flow[None]:
         chat = yield from self._chat()

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_classic.base_memory import BaseMemory
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 from langchain_rmm._convert import attachments_of, message_of, text_of
 from langchain_rmm._who import going_on
@@ -47,7 +47,6 @@ class RMMMemory(BaseMemory):
     ai_prefix: str = "AI"
     user_name: str = "User"
     agent_name: str = "Assistant"
-    _chats: dict[str, Chat] = PrivateAttr(default_factory=dict)
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse a user or a session that cannot be one."""
@@ -118,9 +117,9 @@ class RMMMemory(BaseMemory):
         query, reply = text_of(said), outputs[key]
         chat = yield from self._chat()
         recall = self.memory.recent.of_query(self.user_id, query)
-        attachments = [a for m in _messages(said) for a in attachments_of(m)]
-        answer = yield from chat.recording(query, text_of(reply), recall, attachments=attachments)
-        outputs[key] = reply.model_copy(update={"content": answer.text}) if _is_message(reply) else answer.text
+        answer = yield from chat.recording(query, text_of(reply), recall, attachments=attachments_of(said))
+        is_message = isinstance(reply, AIMessage)
+        outputs[key] = reply.model_copy(update={"content": answer.text}) if is_message else answer.text
 
     def _ending(self) -> Flow[ReflectionReport]:
         chat = yield from self._chat()
@@ -163,11 +162,3 @@ def _only(named: str | None, keys: list[str], kind: str) -> str:
         return keys[0]
     wanted = f"{kind}_key={named!r} is not among them" if named is not None else f"name one with {kind}_key=..."
     raise InputError(f"the chain's {kind}s are {sorted(keys)}: {wanted}")
-
-
-def _messages(value: Any) -> list[BaseMessage]:
-    return [m for m in (value if isinstance(value, list) else [value]) if isinstance(m, BaseMessage)]
-
-
-def _is_message(value: Any) -> bool:
-    return isinstance(value, AIMessage)

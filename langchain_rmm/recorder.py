@@ -11,10 +11,10 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator
 
-from langchain_rmm._convert import recall_key, text_of
+from langchain_rmm._convert import attachments_of, recall_key, text_of
 from langchain_rmm._who import Sittings, of_config, who
 from langchain_rmm.output_parser import CitationOutputParser, CitedAnswer
-from rmm_core import InputError, NotFoundError, Recall, ReflectiveMemory
+from rmm_core import Attachment, InputError, NotFoundError, Recall, ReflectiveMemory
 from rmm_core.flow import Flow
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def turn_recorder(
         memory: The memory.
         user_id: Whose turn it is; else the one in each call's config.
         session_id: The session; else ``session_id`` or ``thread_id`` of the config, else one that lasts until silence.
-        question_key: Where the question stands in the input: a text or a message.
+        question_key: Where the question stands in the input: a text, or a message, whose id is stored once.
         documents_key: Where the documents of :class:`RMMRetriever` stand; may be missing.
         answer_key: Where the answer stands: a :class:`CitedAnswer`, a text or a message.
         user_name: What the user is called in memories.
@@ -92,8 +92,10 @@ class _Recorder:
         )
         recall = self._recall(turn.user_id, exchange.documents)
         answer = exchange.answer
-        stored = (yield from chat.recording(exchange.question, answer.citations, recall)).citations
-        kept = answer.citations if recall is None else stored
+        recorded = yield from chat.recording(
+            exchange.question, answer.citations, recall, attachments=exchange.attachments, key=exchange.key
+        )
+        kept = answer.citations if recall is None else recorded.citations
         return CitedAnswer(kept.text, kept.numbers, kept.status, tuple(exchange.documents))
 
     def _recall(self, user_id: str, documents: Sequence[Document]) -> Recall | None:
@@ -121,8 +123,11 @@ class _Exchange:
         self._values: dict[str, Any] = {}
         self._passed = ""
 
-    def take(self, chunk: Mapping[str, Any]) -> Iterator[CitedAnswer]:
+    def take(self, chunk: Any) -> Iterator[CitedAnswer]:
         """Add a chunk, and pass on what of an answer is in it; an answer that is not read yet waits for the end."""
+        if not isinstance(chunk, Mapping):
+            wanted = f"a dict with {self.question_key!r} and {self.answer_key!r}"
+            raise InputError(f"the turn recorder takes {wanted}; got {type(chunk).__name__}")
         for key, value in chunk.items():
             adds = key in self._values and isinstance(value, str | BaseMessage | CitedAnswer)
             self._values[key] = self._values[key] + value if adds else value
@@ -140,8 +145,24 @@ class _Exchange:
         return text_of(self._need(self.question_key))
 
     @property
+    def attachments(self) -> Sequence[Attachment]:
+        return attachments_of(self._need(self.question_key))
+
+    @property
+    def key(self) -> str:
+        """The id of a question that is a message, so that a chain that runs again stores it once."""
+        question = self._need(self.question_key)
+        return (question.id or "") if isinstance(question, BaseMessage) else ""
+
+    @property
     def documents(self) -> Sequence[Document]:
-        return self._values.get(self.documents_key) or ()
+        documents = self._values.get(self.documents_key) or ()
+        if isinstance(documents, str) or not all(isinstance(d, Document) for d in documents):
+            kind = type(documents).__name__
+            raise InputError(
+                f"{self.documents_key!r} holds {kind}, a list of documents is wanted; format them under another key"
+            )
+        return documents
 
     @property
     def answer(self) -> CitedAnswer:

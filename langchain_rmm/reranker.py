@@ -60,7 +60,9 @@ def _by_name(documents: Sequence[Document]) -> dict[str, Document]:
     named: dict[str, Document] = {}
     for place, document in enumerate(documents):
         name = document.id or f"document {place}"
-        named[f"{name} ({place})" if name in named else name] = document
+        while name in named:
+            name = f"{name} ({place})"
+        named[name] = document
     return named
 
 

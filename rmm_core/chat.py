@@ -162,8 +162,9 @@ class Chat:
         *,
         attachments: Sequence[Attachment] = (),
         key: str = "",
+        reply_key: str = "",
     ) -> Flow[Answer]:
-        """:meth:`record` as a flow."""
+        """:meth:`record` as a flow; the reply may have a key of its own, else its key is of the exchange."""
         query = checked_text(query, "query")
         if recall is not None and recall.user_id != self.user_id:
             raise InputError(f"this recall is of user {recall.user_id!r}, the chat of {self.user_id!r}")
@@ -185,7 +186,7 @@ class Chat:
         )
         told = without_memories(citations.text)
         known = bool(cited) and is_known(f"{told} {asked}", cited)
-        answered = Message("agent", told, from_memory=known, key=key and f"{key}/reply")
+        answered = Message("agent", told, from_memory=known, key=reply_key or (key and f"{key}/reply"))
         messages = [checked_message(m) for m in (said, answered) if m.text.strip() or m.attachments]
         turns = yield from self._append(messages, entry)
         if recall is not None and entry is not None and turns:
