@@ -41,7 +41,7 @@ def language_model(choice: str, *, model: str, gguf: str | None) -> Iterator[LLM
     if choice == "none":
         yield None
     elif choice == "local":
-        with _llama_server(gguf) as url:
+        with llama_server(gguf, option="--llm") as url:
             yield OpenAILLM("local", base_url=url, max_tokens=700, timeout=900, extra_body={"repeat_penalty": 1.1})
     elif "://" in choice:
         yield OpenAILLM(model, base_url=choice, api_key=os.environ.get("RMM_API_KEY"))
@@ -50,15 +50,20 @@ def language_model(choice: str, *, model: str, gguf: str | None) -> Iterator[LLM
 
 
 @contextmanager
-def _llama_server(gguf: str | None) -> Iterator[str]:
-    """A llama.cpp server inside this process, at a port of its own on loopback."""
+def llama_server(gguf: str | None, *, option: str) -> Iterator[str]:
+    """The URL of a llama.cpp server inside this process, at a port of its own on loopback.
+
+    Args:
+        gguf: The model's file.
+        option: What the program calls the choice of a model, for its complaints.
+    """
     if gguf is None or not Path(gguf).is_file():
-        sys.exit("--llm local needs --gguf FILE (or RMM_GGUF), an instruct model in llama.cpp's format")
+        sys.exit(f"{option} local needs --gguf FILE (or RMM_GGUF), an instruct model in llama.cpp's format")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads starve a small machine
     try:
         import xllamacpp
     except ImportError:
-        sys.exit("--llm local needs the llama.cpp bindings: pip install xllamacpp")
+        sys.exit(f"{option} local needs the llama.cpp bindings: pip install xllamacpp")
     parameters = xllamacpp.CommonParams()
     parameters.model.path = gguf
     parameters.n_ctx = 8192
