@@ -27,7 +27,7 @@ test: install
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(ARGS)
 
 # The oldest LangChain we say we work with, in a place of its own; CI runs it too.
-LOWEST := langchain-core==1.0.0 langchain==1.0.0 langchain-classic==1.0.0 langgraph==1.0.0
+LOWEST := langchain-core==1.0.0 langchain==1.0.0 langchain-classic==1.0.0 langgraph==1.0.0 langchain-tests==1.0.0
 lowest: install
 	@test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
 	@$(VENV)-lowest/bin/python -m pip install -q --disable-pip-version-check $(LOWEST) torch==2.13.0 \

@@ -30,6 +30,7 @@ class Choice:
         embeddings: The embedder.
         db: Where the memory is kept.
         config: Settings that suit the model.
+        tools: Whether an agent should have tools.
     """
 
     model: BaseChatModel
@@ -37,16 +38,18 @@ class Choice:
     embeddings: Embedder
     db: str
     config: RMMConfig
+    tools: bool
 
 
 @contextmanager
-def choice(story: str | None) -> Iterator[Choice]:
+def choice(story: str | None, *, agent: bool = False) -> Iterator[Choice]:
     """Read the options; what goes wrong inside of the block because of them ends the program with one line.
 
     Args:
         story: What the example is about, for ``--help``.
+        agent: Whether it has tools to leave out.
     """
-    options = _parse(story)
+    options = _parse(story, agent)
     with ExitStack() as stack:
         try:
             model = _real_model(options, stack)
@@ -55,7 +58,7 @@ def choice(story: str | None) -> Iterator[Choice]:
             db = options.db or str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "memory.db")
             # A small model reads short pieces best, and merges whatever it is offered.
             small = {"piece_turns": 10, "merge_floor": 0.6} if options.model == "local" else {}
-            yield Choice(talks, model, embeddings, db, RMMConfig(**small))
+            yield Choice(talks, model, embeddings, db, RMMConfig(**small), tools=agent and not options.no_tools)
         except RMMError as error:
             sys.exit(f"{type(error).__name__}: {error}")
         except KeyboardInterrupt:
@@ -68,7 +71,7 @@ def choice(story: str | None) -> Iterator[Choice]:
             sys.exit(f"--model {options.model}: {type(error).__name__}: {said}")
 
 
-def _parse(story: str | None) -> argparse.Namespace:
+def _parse(story: str | None, agent: bool) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=story, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--model",
@@ -78,6 +81,10 @@ def _parse(story: str | None) -> argparse.Namespace:
     )
     parser.add_argument("--gguf", default=os.environ.get("RMM_GGUF"), metavar="FILE", help="the model of --model local")
     parser.add_argument("--db", metavar="FILE", help="keep the memory in this file, and go on with it next time")
+    if agent:
+        parser.add_argument(
+            "--no-tools", action="store_true", help="for small models, which take every line for a tool to be called"
+        )
     return parser.parse_args()
 
 

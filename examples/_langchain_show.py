@@ -50,14 +50,6 @@ def cites(memory: ReflectiveMemory, user_id: str, memory_ids: Iterable[str]) -> 
             print(f"       <- {textwrap.shorten(held[memory_id], _WIDTH - 10, placeholder=' ...')}")
 
 
-def cited_for(memory: ReflectiveMemory, user_id: str, query: str) -> list[str]:
-    """The memories that the answer to ``query`` cites, where only its text came back: the learning log has them."""
-    recall = memory.recent.of_query(user_id, query)
-    log = [entry for _, entry in memory.store.feedback(user_id=user_id, limit=10_000)]
-    found = (entry for entry in reversed(log) if recall is not None and entry.recall_id == recall.id)
-    return [entry.memory_ids[place] for entry in found for place in entry.cited]
-
-
 def bank(memory: ReflectiveMemory, user_id: str) -> None:
     """What is kept of a user in the end, and what was learned."""
     session(f"What the memory holds of {user_id}")

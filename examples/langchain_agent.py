@@ -2,6 +2,7 @@
 
 python examples/langchain_agent.py                             offline, no key
 python examples/langchain_agent.py --model openai:gpt-4o-mini  with a chat model of yours
+python examples/langchain_agent.py --model local --gguf FILE --no-tools
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ VISITS = (  # user, thread, what is said
 def main() -> None:
     """Two threads of one user and one of another; what was said in a thread is remembered when it has ended."""
     with (
-        choice(__doc__) as chosen,
+        choice(__doc__, agent=True) as chosen,
         open_memory(chosen.db, model=chosen.reflects, embeddings=chosen.embeddings, config=chosen.config) as memory,
     ):
         remembers = RMMMiddleware(memory)
         agent = create_agent(
             chosen.model,
-            tools=[menu, *memory_tools(memory)],
+            tools=[menu, *memory_tools(memory)] if chosen.tools else [],
             system_prompt="You are the concierge of a hotel. Answer in one or two sentences.",
             middleware=[remembers],
             context_schema=Context,

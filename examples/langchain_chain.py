@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 
 from _langchain_options import choice
-from _langchain_show import bank, cited_for, cites, says, session
+from _langchain_show import bank, cites, says, session
 from langchain_classic.chains import ConversationChain
 from langchain_core._api import LangChainDeprecationWarning
 
@@ -52,7 +52,7 @@ def main() -> None:
         for text in FRIDAY:
             says("Mara", text)
             says("App", chain.predict(input=text))
-            cites(memory, "mara", cited_for(memory, "mara", text))
+            cites(memory, "mara", [m.id for m in remembers.last_answer.cited])
         remembers.clear()
 
         bank(memory, "mara")

@@ -9,7 +9,6 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import convert_to_messages
-from langchain_core.outputs import ChatGeneration
 
 from rmm_core import Attachment, InputError, Message, Recall, Turn
 from rmm_core.prompts import memory_text
@@ -28,10 +27,11 @@ def text_of(content: Any) -> str:
         case str():
             return content
         case BaseMessage():
-            return str(ChatGeneration(message=content).text)  # older forms of blocks included
+            parts = content.content
+            return parts if isinstance(parts, str) else "".join(text_of(part) for part in parts)
         case [*parts]:
             return "\n".join(filter(None, (text_of(part) for part in parts)))
-        case {"type": "text", "text": str(text)} | {"type": "text-plain", "text": str(text)}:
+        case {"text": str(text)} if content.get("type", "text") in ("text", "text-plain"):
             return text
         case {"type": str()}:
             return ""

@@ -23,18 +23,19 @@ _WHERE = (
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """A user, and the session named by the app; None when it names none."""
+    """A user, what the app calls the user, and the session it names; None when it names none."""
 
     user_id: str
     session_id: str | None
+    user_name: str | None = None
 
 
 def who(*sources: Any, user_id: str | None = None, session_id: str | None = None) -> Who:
     """The user and the session that a call is about.
 
     Args:
-        sources: Configs, metadata, a context: mappings or objects that may name ``user_id``, ``session_id`` and
-            ``thread_id``; None and what names nothing are passed over.
+        sources: Configs, metadata, a context: mappings or objects that may name ``user_id``, ``user_name``,
+            ``session_id`` and ``thread_id``; None and what names nothing are passed over.
         user_id: The constructor's own.
         session_id: The constructor's own, which goes before all others.
 
@@ -49,7 +50,8 @@ def who(*sources: Any, user_id: str | None = None, session_id: str | None = None
         raise InputError(f"this call names {len(users)} users, {users[0]!r} and {users[1]!r}; one memory is one user's")
     sessions = [session_id, *(_named(s, n) for n in ("session_id", "thread_id") for s in sources)]
     session = next((s for s in sessions if s is not None), None)
-    return Who(users[0], None if session is None else checked_id(str(session), "session_id"))
+    name = next((n for n in (_named(s, "user_name") for s in sources) if isinstance(n, str) and n.strip()), None)
+    return Who(users[0], None if session is None else checked_id(str(session), "session_id"), name)
 
 
 def of_config(config: RunnableConfig | None) -> tuple[Any, ...]:

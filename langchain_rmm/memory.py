@@ -6,11 +6,11 @@ from typing import Any
 
 from langchain_classic.base_memory import BaseMemory
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from langchain_rmm._convert import attachments_of, message_of, text_of
 from langchain_rmm._who import going_on
-from rmm_core import Chat, InputError, Recall, ReflectionReport, ReflectiveMemory, Turn
+from rmm_core import Answer, Chat, InputError, Recall, ReflectionReport, ReflectiveMemory, Turn
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id, fresh_id
 
@@ -47,6 +47,7 @@ class RMMMemory(BaseMemory):
     ai_prefix: str = "AI"
     user_name: str = "User"
     agent_name: str = "Assistant"
+    _last: Answer | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse a user or a session that cannot be one."""
@@ -58,6 +59,11 @@ class RMMMemory(BaseMemory):
     def memory_variables(self) -> list[str]:
         """The variables this memory fills in."""
         return [self.memory_key] if self.memories_key is None else [self.memory_key, self.memories_key]
+
+    @property
+    def last_answer(self) -> Answer | None:
+        """The last answer saved, with the memories it cites: a chain returns its text alone."""
+        return self._last
 
     def load_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The history, and what the memory brings up for the input."""
@@ -117,7 +123,7 @@ class RMMMemory(BaseMemory):
         query, reply = text_of(said), outputs[key]
         chat = yield from self._chat()
         recall = self.memory.recent.of_query(self.user_id, query)
-        answer = yield from chat.recording(query, text_of(reply), recall, attachments=attachments_of(said))
+        self._last = answer = yield from chat.recording(query, text_of(reply), recall, attachments=attachments_of(said))
         is_message = isinstance(reply, AIMessage)
         outputs[key] = reply.model_copy(update={"content": answer.text}) if is_message else answer.text
 

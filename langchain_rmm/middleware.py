@@ -47,7 +47,7 @@ class RMMMiddleware(AgentMiddleware[RMMState, Any]):
     Args:
         memory: The memory.
         user_id: Whose turns; else ``user_id`` in the agent's context or config.
-        user_name: What the user is called in memories.
+        user_name: What a user is called in memories whose ``user_name`` is not in the agent's context or config.
         agent_name: What the agent is called.
     """
 
@@ -127,7 +127,7 @@ class RMMMiddleware(AgentMiddleware[RMMState, Any]):
         said = state.get("rmm_said") or []
         if said:
             turn = self._who(runtime)
-            chat = self._chat(turn.user_id, self._sittings.session(turn))
+            chat = self._chat(turn, self._sittings.session(turn))
             *earlier, last = map(_message, said)
             yield from chat.adding(earlier)
             answer = answer_to(state["messages"], {s["id"] for s in said})
@@ -156,13 +156,15 @@ class RMMMiddleware(AgentMiddleware[RMMState, Any]):
         return await self.memory.arun(self._ending(user_id, thread_id))
 
     def _ending(self, user_id: str, thread_id: str | None) -> Flow[ReflectionReport]:
-        session_id = self._sittings.end(who(user_id=user_id, session_id=thread_id))
+        turn = who(user_id=user_id, session_id=thread_id)
+        session_id = self._sittings.end(turn)
         if session_id is None:
             return ReflectionReport(user_id, "", "nothing")
-        return (yield from self._chat(user_id, session_id).ending())
+        return (yield from self._chat(turn, session_id).ending())
 
-    def _chat(self, user_id: str, session_id: str) -> Chat:
-        return self.memory.chat(user_id, session_id=session_id, user_name=self._user_name, agent_name=self._agent_name)
+    def _chat(self, turn: Who, session_id: str) -> Chat:
+        name = turn.user_name or self._user_name
+        return self.memory.chat(turn.user_id, session_id=session_id, user_name=name, agent_name=self._agent_name)
 
     def _who(self, runtime: Runtime[Any]) -> Who:
         return who(runtime.context, *of_config(get_config()), user_id=self._user_id)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import BaseTransformOutputParser
+from langchain_core.outputs import ChatGeneration, Generation
 
 from langchain_rmm._convert import recall_key, text_of
 from rmm_core import Citations, CitationStream, InputError, Recall, ReflectiveMemory, parse_citations
@@ -94,6 +95,11 @@ class CitationOutputParser(BaseTransformOutputParser[CitedAnswer]):
     def parse(self, text: str) -> CitedAnswer:
         """The whole answer."""
         return _answer(parse_citations(text, self._shown))
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> CitedAnswer:
+        """The whole answer of a model, all of its blocks of text."""
+        best = result[0]
+        return self.parse(text_of(best.message) if isinstance(best, ChatGeneration) else best.text)
 
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[CitedAnswer]:  # noqa: A002 -- LangChain's name
         stream = CitationStream(self._shown)

@@ -42,7 +42,7 @@ def turn_recorder(
         question_key: Where the question stands in the input: a text, or a message, whose id is stored once.
         documents_key: Where the documents of :class:`RMMRetriever` stand; may be missing.
         answer_key: Where the answer stands: a :class:`CitedAnswer`, a text or a message.
-        user_name: What the user is called in memories.
+        user_name: What a user is called in memories whose ``user_name`` is not in the config.
         agent_name: What the other side is called.
     """
     recorder = _Recorder(
@@ -87,9 +87,8 @@ class _Recorder:
         turn = who(*of_config(config), user_id=self._user_id, session_id=self._session_id)
         session_id = self._sittings.session(turn)
         yield from self._memory.sessions.visiting(turn.user_id, session_id)
-        chat = self._memory.chat(
-            turn.user_id, session_id=session_id, user_name=self._names[0], agent_name=self._names[1]
-        )
+        user_name, agent_name = turn.user_name or self._names[0], self._names[1]
+        chat = self._memory.chat(turn.user_id, session_id=session_id, user_name=user_name, agent_name=agent_name)
         recall = self._recall(turn.user_id, exchange.documents)
         answer = exchange.answer
         recorded = yield from chat.recording(

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
-from langchain_core.language_models import FakeListLLM
+from langchain_core.language_models import BaseChatModel, FakeListLLM
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from pydantic import PrivateAttr
@@ -61,6 +61,9 @@ def asked(llm, blocking, schema=EXTRACTION_SCHEMA):
     return llm.complete("?", schema=schema) if blocking else asyncio.run(llm.acomplete("?", schema=schema))
 
 
+with_profiles = pytest.mark.skipif(
+    "profile" not in BaseChatModel.model_fields, reason="profiles come with langchain-core 1.1"
+)
 both = pytest.mark.parametrize("blocking", [True, False])
 
 
@@ -77,6 +80,7 @@ def test_a_reply_is_its_text(model, blocking, reply):
     assert [m.text for m in model.history[0]] == ["?"]
 
 
+@with_profiles
 @both
 @pytest.mark.parametrize(
     ("profile", "schema", "constrained"),
@@ -97,6 +101,7 @@ def test_a_schema_is_a_constraint_where_the_profile_says_it_can_be(blocking, pro
         assert model._given[0]["type"] == "json_schema"
 
 
+@with_profiles
 @both
 def test_a_refused_constraint_is_not_tried_again(blocking):
     model = Refusing(profile=ABLE).enqueue("one", "two")
@@ -105,6 +110,7 @@ def test_a_refused_constraint_is_not_tried_again(blocking):
     assert model.given == [True, False, False]
 
 
+@with_profiles
 @both
 def test_an_outage_is_no_refusal(blocking):
     model = Refusing(profile=ABLE, refuses=False).enqueue(ConnectionError("a"), ConnectionError("b"), "back")
@@ -122,6 +128,7 @@ def test_other_runnables_are_models_too(model):
     assert ChatModelLLM(FakeListLLM(responses=["three"])).complete("?", schema=EXTRACTION_SCHEMA) == "three"
 
 
+@with_profiles
 def test_a_constraint_reaches_the_model_inside_of_a_runnable():
     first, spare = (Refusing(profile=ABLE, refuses=r) for r in (True, False))
     llm = ChatModelLLM(first.with_fallbacks([spare.enqueue("{}")]))

@@ -54,6 +54,7 @@ async def test_a_conversation(memory, model, told):
         ("agent", "In Graz."),
     ]
     assert len(memory.store.feedback()) == memory.status("ann").updates == 2
+    assert [m.summary for m in chain.memory.last_answer.cited] == ["User: I keep bees in Graz."]
 
 
 def test_a_stream_gives_what_the_user_may_see(memory, model, told):

@@ -287,6 +287,14 @@ def test_users_are_named_by_each_call(agent, memory, model, told):
     assert memory.users() == ["ann", "bob"]
 
 
+def test_a_user_may_have_a_name_of_their_own(agent, memory, model):
+    model.enqueue("Noted.", "Noted.")
+    for user, name in (("ann", "Annie"), ("bob", None)):
+        named = {"user_id": user, "thread_id": user} | ({"user_name": name} if name else {})
+        ask(agent(), SECRET, {"configurable": named})
+    assert [memory.store.turns(u, u)[0].speaker for u in ("ann", "bob")] == ["Annie", "User"]
+
+
 def test_no_user_or_two_is_an_error(agent, memory, model):
     with pytest.raises(InputError, match="no user is named"):
         ask(agent(), "Hello", {"configurable": {"thread_id": "t"}})
