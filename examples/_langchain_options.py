@@ -56,9 +56,10 @@ def choice(story: str | None, *, agent: bool = False) -> Iterator[Choice]:
             embeddings = bundled_embedder()
             talks = OfflineChatModel(embedder=embeddings) if model is None else model
             db = options.db or str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "memory.db")
-            # A small model reads short pieces best, and merges whatever it is offered.
-            small = {"piece_turns": 10, "merge_floor": 0.6} if options.model == "local" else {}
-            yield Choice(talks, model, embeddings, db, RMMConfig(**small), tools=agent and not options.no_tools)
+            config = RMMConfig()
+            if options.model == "local":  # a small model reads short pieces best, merges whatever it is offered, ...
+                config = RMMConfig(piece_turns=10, merge_floor=0.6, speakers=("user",))  # ... and quotes itself
+            yield Choice(talks, model, embeddings, db, config, tools=agent and not options.no_tools)
         except RMMError as error:
             sys.exit(f"{type(error).__name__}: {error}")
         except KeyboardInterrupt:

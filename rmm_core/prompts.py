@@ -244,6 +244,10 @@ You know this user from earlier sessions. What was said then and may matter now 
 
 {HOST_RULES}
 
+An example with other memories: when memory 3 holds that Priya's dog is called Rufus,
+- "What is the name of my dog?" is answered with: Your dog is called Rufus [3].
+- "How much is 2 + 2?" is answered with: 4. {NO_CITE}
+
 {block}"""
 
 
