@@ -26,34 +26,34 @@ _UNSEEN: RunnableConfig = {"tags": ["nostream"], "run_name": "reflective-memory"
 class ChatModelLLM:
     """Any LangChain language model as the core's :class:`~rmm_core.protocols.LLM`.
 
-    A JSON schema is passed on where the model's profile says that it can hold to one; when the provider refuses
-    nevertheless, it is asked without from then on.
+    A JSON schema is passed on where the model's profile says that it can hold to one; when that fails twice where
+    asking without it succeeds, the provider refuses schemas, and is asked without from then on.
     """
 
     def __init__(self, model: BaseLanguageModel[Any]) -> None:
         self.model = model
         profile = getattr(model, "profile", None) or {}
-        self._constrains = bool(profile.get("structured_output"))
+        self._refusals_left = 2 if profile.get("structured_output") else 0
 
     def complete(self, prompt: str, *, schema: Mapping[str, Any] | None = None) -> str:
         """Reply to ``prompt``."""
-        if schema is not None and self._constrains:
+        if schema is not None and self._refusals_left:
             try:
                 return text_of(self._bound(schema).invoke(prompt, _UNSEEN))
             except Exception:
                 reply = text_of(self.model.invoke(prompt, _UNSEEN))
-                self._constrains = False  # it works without: the schema was refused
+                self._refusals_left -= 1  # it works without
                 return reply
         return text_of(self.model.invoke(prompt, _UNSEEN))
 
     async def acomplete(self, prompt: str, *, schema: Mapping[str, Any] | None = None) -> str:
         """The same, without blocking the event loop."""
-        if schema is not None and self._constrains:
+        if schema is not None and self._refusals_left:
             try:
                 return text_of(await self._bound(schema).ainvoke(prompt, _UNSEEN))
             except Exception:
                 reply = text_of(await self.model.ainvoke(prompt, _UNSEEN))
-                self._constrains = False
+                self._refusals_left -= 1
                 return reply
         return text_of(await self.model.ainvoke(prompt, _UNSEEN))
 
@@ -101,7 +101,8 @@ def open_memory(
         on_reflection: Called with the report of every reflection.
 
     Raises:
-        ConfigError: When a model is of no kind that works here.
+        ConfigError: When a model is of no kind that works here; what LangChain raises for a name it does not know,
+            or a key that is missing, comes as it is.
     """
     return ReflectiveMemory.open(
         place,
@@ -111,6 +112,17 @@ def open_memory(
         clock=clock,
         on_reflection=on_reflection,
     )
+
+
+def checked_memory(memory: Any) -> ReflectiveMemory:
+    """A memory, as the adapters take one.
+
+    Raises:
+        ConfigError: When it is something else, such as the path of one.
+    """
+    if not isinstance(memory, ReflectiveMemory):
+        raise ConfigError(f"memory is what langchain_rmm.open_memory returns; got {type(memory).__name__}")
+    return memory
 
 
 def _as_llm(model: Any) -> LLM:

@@ -54,16 +54,21 @@ def attachments_of(value: Any) -> tuple[Attachment, ...]:
 def spoken(message: BaseMessage) -> Message | None:
     """A message as something said; None for what nobody said: system and tool messages, tool calls, summaries.
 
-    The message's id becomes the key, so that the same message is stored once.
+    Its id and its words become the key, so that the same message is stored once, and an edited one anew.
     """
     if not isinstance(message, HumanMessage | AIMessage) or message.additional_kwargs.get("lc_source"):
         return None
-    role = "user" if isinstance(message, HumanMessage) else "agent"
-    attachments = attachments_of(message) if role == "user" else ()
-    said = Message(
-        "user" if role == "user" else "agent", text_of(message), attachments=attachments, key=message.id or ""
-    )
-    return said if said.text.strip() or attachments else None
+    text = text_of(message)
+    key = message_key(message.id, text)
+    if isinstance(message, AIMessage):
+        return Message("agent", text, key=key) if text.strip() else None
+    attachments = attachments_of(message)
+    return Message("user", text, attachments=attachments, key=key) if text.strip() or attachments else None
+
+
+def message_key(message_id: str | None, text: str) -> str:
+    """What a message is stored under; empty when its host gave it no id."""
+    return f"{message_id}:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}" if message_id else ""
 
 
 def messages_of(value: Any) -> list[BaseMessage]:
@@ -109,6 +114,24 @@ def documents_of(recall: Recall) -> list[Document]:
     ]
 
 
+def numbered(documents: Sequence[Document]) -> list[tuple[int, Document]]:
+    """Documents with the numbers that an answer cites them by.
+
+    Those of one recall keep the number they have there, and others follow. Those of several recalls, whose numbers
+    clash, are numbered anew, a memory that several of them found once.
+    """
+    if len(_recalls(documents)) > 1:
+        distinct = {d.metadata.get("memory_id", place): d for place, d in reversed(list(enumerate(documents)))}
+        return list(enumerate(reversed(distinct.values()), start=1))
+    last = max((d.metadata["index"] for d in documents if "recall_id" in d.metadata), default=0)
+    found = []
+    for document in documents:
+        if "recall_id" not in document.metadata:
+            last += 1
+        found.append((document.metadata["index"] if "recall_id" in document.metadata else last, document))
+    return found
+
+
 def citable(recall: Recall, number: int) -> dict[str, Any]:
     """What a document's metadata need so that an answer that cites it can be learned from."""
     return {"index": number, "recall_id": recall.id, "user_id": recall.user_id}
@@ -120,10 +143,14 @@ def recall_key(documents: Sequence[Document]) -> tuple[str, str] | None:
     Raises:
         InputError: When they are of several: numbers would not tell which.
     """
-    keys = {(d.metadata["user_id"], d.metadata["recall_id"]) for d in documents if "recall_id" in d.metadata}
+    keys = _recalls(documents)
     if len(keys) > 1:
         raise InputError("these documents come from several recalls: an answer is learned from with those of one")
     return next(iter(keys), None)
+
+
+def _recalls(documents: Sequence[Document]) -> set[tuple[str, str]]:
+    return {(d.metadata["user_id"], d.metadata["recall_id"]) for d in documents if "recall_id" in d.metadata}
 
 
 def _attachment(block: Mapping[str, Any]) -> Attachment:

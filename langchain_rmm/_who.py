@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from rmm_core import InputError, NotFoundError, ReflectiveMemory
+from rmm_core import Chat, InputError, NotFoundError, ReflectiveMemory
 from rmm_core.bounded import Bounded
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id, fresh_id
 
 _WHERE = (
-    "give user_id=... to the constructor, or with each call: config={'configurable': {'user_id': ...}}, "
-    "config={'metadata': {'user_id': ...}}, or an agent's context with a user_id"
+    "give user_id=... to the constructor; or with each call config={'configurable': {'user_id': ...}} to a chain or an "
+    "agent, config={'metadata': {'user_id': ...}} to a retriever called by itself; or an agent a context with a user_id"
 )
 
 
@@ -30,39 +31,72 @@ class Who:
     user_name: str | None = None
 
 
-def who(*sources: Any, user_id: str | None = None, session_id: str | None = None) -> Who:
+def who(
+    config: RunnableConfig | None,
+    context: Any = None,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    user_id: str | None = None,
+    session_id: str | None = None,
+) -> Who:
     """The user and the session that a call is about.
 
     Args:
-        sources: Configs, metadata, a context: mappings or objects that may name ``user_id``, ``user_name``,
-            ``session_id`` and ``thread_id``; None and what names nothing are passed over.
+        config: The call's; its ``configurable`` may name ``user_id``, ``user_name``, ``session_id`` and ``thread_id``,
+            and its ``metadata``, which LangChain hands down, where that does not.
+        context: An agent's, a mapping or an object, which may name the same.
+        metadata: More of them, as a retriever's run has.
         user_id: The constructor's own.
         session_id: The constructor's own, which goes before all others.
 
     Raises:
-        InputError: When no user is named, or two different ones.
+        InputError: When no user is named, or two different ones: whose memory would be shown is not a matter of luck.
     """
-    named = [user_id, *(_named(source, "user_id") for source in sources)]
-    users = list(dict.fromkeys(checked_id(n, "user_id") for n in named if n is not None))
-    if not users:
+    config = config or {}
+    sources = (context, config.get("configurable"))
+    handed_down = (config.get("metadata"), metadata)
+    users = [user_id, *(_all(sources, "user_id") or _all(handed_down, "user_id"))]
+    distinct = list(dict.fromkeys(checked_id(u, "user_id") for u in users if u is not None))
+    if not distinct:
         raise InputError(f"no user is named and there is no default one: {_WHERE}")
-    if len(users) > 1:
-        raise InputError(f"this call names {len(users)} users, {users[0]!r} and {users[1]!r}; one memory is one user's")
-    sessions = [session_id, *(_named(s, n) for n in ("session_id", "thread_id") for s in sources)]
+    if len(distinct) > 1:
+        raise InputError(
+            f"this call names {len(distinct)} users, {distinct[0]!r} and {distinct[1]!r}; name one of them"
+        )
+    everywhere = (*sources, *handed_down)
+    sessions = [session_id, *_all(everywhere, "session_id"), *_all(everywhere, "thread_id")]
     session = next((s for s in sessions if s is not None), None)
-    name = next((n for n in (_named(s, "user_name") for s in sources) if isinstance(n, str) and n.strip()), None)
-    return Who(users[0], None if session is None else checked_id(str(session), "session_id"), name)
+    names = [n for n in _all(everywhere, "user_name") if isinstance(n, str) and n.strip()]
+    named = None if session is None else checked_id(str(session), "session_id")
+    return Who(distinct[0], named, names[0] if names else None)
 
 
-def of_config(config: RunnableConfig | None) -> tuple[Any, ...]:
-    """The places of a config that may name somebody."""
-    return () if config is None else (config.get("configurable"), config.get("metadata"))
+def _all(sources: Sequence[Any], name: str) -> list[Any]:
+    """What sources, mappings or objects, give under a name."""
+    given = [s.get(name) if isinstance(s, Mapping) else getattr(s, name, None) for s in sources]
+    return [value for value in given if value is not None]
 
 
-def _named(source: Any, name: str) -> Any:
-    if isinstance(source, Mapping):
-        return source.get(name)
-    return getattr(source, name, None)
+def agent_context() -> Any:
+    """The context of the agent that calls, when one does."""
+    if "langgraph.runtime" not in sys.modules:
+        return None
+    from langgraph.runtime import get_runtime
+
+    try:
+        runtime = get_runtime()
+    except RuntimeError:  # called outside of a graph
+        return None
+    return None if runtime is None else runtime.context
+
+
+def checked_user(user_id: str | None) -> str | None:
+    """A constructor's user, if it names one.
+
+    Raises:
+        InputError: When it cannot name anybody.
+    """
+    return None if user_id is None else checked_id(user_id, "user_id")
 
 
 class Sittings:
@@ -97,15 +131,15 @@ class Sittings:
         return None if last is None else last[0]
 
 
-def going_on(memory: ReflectiveMemory, user_id: str, name: str) -> Flow[str]:
+def going_on(memory: ReflectiveMemory, user_id: str, name: str, *, user_name: str, agent_name: str) -> Flow[Chat]:
     """The session that goes on under a name the app uses again after clearing it: name, name/2, name/3 ..."""
     number, session_id = 1, name
     while True:
         try:
-            session = yield from call(memory.store.session, user_id, session_id)
+            ended = (yield from call(memory.store.session, user_id, session_id)).ended
         except NotFoundError:
-            return session_id
-        if not session.ended:
-            return session_id
+            ended = False
+        if not ended:
+            return memory.chat(user_id, session_id=session_id, user_name=user_name, agent_name=agent_name)
         number += 1
         session_id = f"{name}/{number}"

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
 
+from langchain_rmm._backend import checked_memory
 from langchain_rmm._convert import message_of, spoken
 from langchain_rmm._who import going_on
+from langchain_rmm.markers import reply_of
 from rmm_core import Chat, Message, ReflectiveMemory
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id
@@ -37,7 +39,7 @@ class RMMChatMessageHistory(BaseChatMessageHistory):
         user_name: str = "User",
         agent_name: str = "Assistant",
     ) -> None:
-        self.memory = memory
+        self.memory = checked_memory(memory)
         self.user_id = checked_id(user_id, "user_id")
         self.session_id = checked_id(session_id, "session_id")
         self.user_name = user_name
@@ -72,7 +74,7 @@ class RMMChatMessageHistory(BaseChatMessageHistory):
 
     def _reading(self) -> Flow[list[BaseMessage]]:
         chat = yield from self._chat()
-        yield from self.memory.sessions.visiting(self.user_id, chat.session_id)
+        yield from self.memory.sessions.visiting(self.user_id)
         turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
         return [message_of(t) for t in turns]
 
@@ -80,7 +82,10 @@ class RMMChatMessageHistory(BaseChatMessageHistory):
         chat = yield from self._chat()
         asked: Message | None = None  # not stored yet: an exchange is stored as one
         query = ""
-        for said in filter(None, map(spoken, messages)):
+        for message in messages:
+            said = spoken(message)
+            if said is None:
+                continue
             if said.role == "user":
                 if asked is not None:
                     yield from chat.adding([asked])
@@ -89,13 +94,13 @@ class RMMChatMessageHistory(BaseChatMessageHistory):
                 query = asked.text
                 recall = self.memory.recent.of_query(self.user_id, query)
                 yield from chat.recording(
-                    query, said.text, recall, attachments=asked.attachments, key=asked.key, reply_key=said.key
+                    query, reply_of(message), recall, attachments=asked.attachments, key=asked.key, reply_key=said.key
                 )
                 asked = None
             else:  # an answer that comes alone, or after what was said beside a tool call
                 query = query or (yield from self._last_asked(chat))
                 recall = self.memory.recent.of_query(self.user_id, query)
-                yield from chat.recording("", said.text, recall, reply_key=said.key)
+                yield from chat.recording("", reply_of(message), recall, reply_key=said.key)
         if asked is not None:
             yield from chat.adding([asked])
 
@@ -108,7 +113,5 @@ class RMMChatMessageHistory(BaseChatMessageHistory):
         yield from chat.ending()
 
     def _chat(self) -> Flow[Chat]:
-        session_id = yield from going_on(self.memory, self.user_id, self.session_id)
-        return self.memory.chat(
-            self.user_id, session_id=session_id, user_name=self.user_name, agent_name=self.agent_name
-        )
+        names = {"user_name": self.user_name, "agent_name": self.agent_name}
+        return (yield from going_on(self.memory, self.user_id, self.session_id, **names))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable, RunnableBinding
+from langchain_core.runnables import Runnable, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
 from pydantic import Field
 
+from langchain_rmm._convert import text_of
 from rmm_core import Citations, CitationStream, Recall
 
 METADATA_KEY = "reflective_memory"
@@ -20,13 +22,28 @@ METADATA_KEY = "reflective_memory"
 M = TypeVar("M", bound=BaseMessage)
 
 
-def hide_markers(model: BaseChatModel, recall: Recall) -> BaseChatModel:
+def hide_markers(model: Any, recall: Recall) -> Any:
     """The same model, for one answer to what was recalled: markers are taken out of all it returns and streams.
 
     What the answer cites stands in ``response_metadata["reflective_memory"]``: the recall's id, the numbers, their
     memories' ids and the status.
+
+    Args:
+        model: A chat model; one with bound arguments, retries or fallbacks is one too.
+        recall: What its prompt shows.
+
+    Raises:
+        TypeError: When it is something else.
     """
-    return _MarkerlessChatModel.of(model, recall)
+    match model:
+        case BaseChatModel():
+            return _MarkerlessChatModel.of(model, recall)
+        case RunnableBindingBase():
+            return model.model_copy(update={"bound": hide_markers(model.bound, recall)})
+        case RunnableWithFallbacks():
+            others = [hide_markers(m, recall) for m in model.fallbacks]
+            return model.model_copy(update={"runnable": hide_markers(model.runnable, recall), "fallbacks": others})
+    raise TypeError(f"markers are hidden in chat models; got {type(model).__name__}, take the model inside of it")
 
 
 def citations_of(message: BaseMessage) -> tuple[str, Citations] | None:
@@ -34,13 +51,19 @@ def citations_of(message: BaseMessage) -> tuple[str, Citations] | None:
     noted = message.response_metadata.get(METADATA_KEY)
     if not isinstance(noted, dict):
         return None
-    return noted["recall_id"], Citations(str(message.text), tuple(noted["numbers"]), noted["status"])
+    return noted["recall_id"], Citations(text_of(message), tuple(noted["numbers"]), noted["status"])
 
 
-def cleaned(message: M, recall: Recall) -> M:
+def reply_of(answer: Any) -> str | Citations:
+    """An answer for the core: with its citations where they were read from it before, else as its text."""
+    noted = citations_of(answer) if isinstance(answer, BaseMessage) else None
+    return text_of(answer) if noted is None else noted[1]
+
+
+def without_markers(message: M, recall: Recall) -> M:
     """A whole message without its markers, and with what it cites."""
     reader = _Reader(recall)
-    return reader.finished(reader.cleaned(message))
+    return reader.end(reader.read(message))
 
 
 class _Reader:
@@ -51,16 +74,16 @@ class _Reader:
         self._stream = CitationStream(len(recall.shown))
         self._block: dict[str, Any] | None = None  # the last block of text, where what is held back belongs
 
-    def cleaned(self, message: M) -> M:
+    def read(self, message: M) -> M:
         """The message with what is certain to be shown."""
         content: str | list[str | dict[Any, Any]]
         if isinstance(message.content, str):
             content = self._stream.feed(message.content)
         else:
-            content = [self._cleaned(block) for block in message.content]
+            content = [self._read_block(block) for block in message.content]
         return message.model_copy(update={"content": content})
 
-    def finished(self, message: M) -> M:
+    def end(self, message: M) -> M:
         """The last message or chunk, with what was held back and with what the whole answer cites."""
         tail, citations = self._stream.close()
         content = message.content
@@ -75,15 +98,13 @@ class _Reader:
             }
         )
 
-    def last(self, previous: AIMessageChunk | None) -> AIMessageChunk:
+    def last(self, previous: AIMessageChunk) -> AIMessageChunk:
         """A chunk that ends a stream."""
-        blocks = previous is not None and not isinstance(previous.content, str)
-        empty = AIMessageChunk(
-            content=[] if blocks else "", id=None if previous is None else previous.id, chunk_position="last"
-        )
-        return self.finished(empty)
+        content: str | list[str | dict[Any, Any]] = "" if isinstance(previous.content, str) else []
+        empty = AIMessageChunk(content=content, id=previous.id, chunk_position="last")
+        return self.end(empty)
 
-    def _cleaned(self, block: str | dict[Any, Any]) -> str | dict[Any, Any]:
+    def _read_block(self, block: str | dict[Any, Any]) -> str | dict[Any, Any]:
         if isinstance(block, str):
             return self._stream.feed(block)
         if block.get("type") != "text" or not isinstance(block.get("text"), str):
@@ -122,7 +143,7 @@ class _MarkerlessChatModel(BaseChatModel):
         kept = {
             name: getattr(model, name)
             for name in BaseChatModel.model_fields
-            if name not in ("custom_get_token_ids",) and hasattr(model, name)
+            if name != "custom_get_token_ids" and hasattr(model, name)
         }
         streams = type(model)._stream is not BaseChatModel._stream or type(model)._astream is not BaseChatModel._astream
         if not streams:
@@ -136,7 +157,7 @@ class _MarkerlessChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return self._cleaned(self.inner._generate(messages, stop=stop, **kwargs))
+        return self._read(self.inner._generate(messages, stop=stop, **kwargs))
 
     async def _agenerate(
         self,
@@ -145,7 +166,7 @@ class _MarkerlessChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return self._cleaned(await self.inner._agenerate(messages, stop=stop, **kwargs))
+        return self._read(await self.inner._agenerate(messages, stop=stop, **kwargs))
 
     def _stream(
         self,
@@ -159,9 +180,10 @@ class _MarkerlessChatModel(BaseChatModel):
             return
         reader, last = _Reader(self.recall), None
         for chunk in self.inner._stream(messages, stop=stop, **kwargs):
-            last, clean = _clean(reader, chunk)
+            last, clean = _read_chunk(reader, chunk)
             yield clean
-        yield ChatGenerationChunk(message=reader.last(last))
+        if last is not None:  # what streams nothing has failed, and LangChain says so
+            yield ChatGenerationChunk(message=reader.last(last))
 
     async def _astream(
         self,
@@ -172,28 +194,21 @@ class _MarkerlessChatModel(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         reader, last = _Reader(self.recall), None
         async for chunk in self.inner._astream(messages, stop=stop, **kwargs):
-            last, clean = _clean(reader, chunk)
+            last, clean = _read_chunk(reader, chunk)
             yield clean
-        yield ChatGenerationChunk(message=reader.last(last))
+        if last is not None:  # what streams nothing has failed, and LangChain says so
+            yield ChatGenerationChunk(message=reader.last(last))
 
-    def _cleaned(self, result: ChatResult) -> ChatResult:
+    def _read(self, result: ChatResult) -> ChatResult:
         answers = [
-            ChatGeneration(message=cleaned(g.message, self.recall), generation_info=g.generation_info)
+            ChatGeneration(message=without_markers(g.message, self.recall), generation_info=g.generation_info)
             for g in result.generations
         ]
         return ChatResult(generations=answers, llm_output=result.llm_output)
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[Any, AIMessage]:
         """The tools as the model binds them, bound to this one."""
-        bound = self.inner.bind_tools(tools, **kwargs)
-        if isinstance(bound, RunnableBinding) and isinstance(bound.bound, BaseChatModel):
-            clean = self.of(bound.bound, self.recall)
-            return bound.model_copy(update={"bound": clean})
-        if isinstance(bound, BaseChatModel):
-            return self.of(bound, self.recall)
-        raise TypeError(
-            f"{type(self.inner).__name__}.bind_tools returns {type(bound).__name__}, no model and no binding"
-        )
+        return cast(Runnable[Any, AIMessage], hide_markers(self.inner.bind_tools(tools, **kwargs), self.recall))
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
         """As the model does it: structured output has no markers to hide."""
@@ -210,6 +225,10 @@ class _MarkerlessChatModel(BaseChatModel):
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
         return self.inner._get_ls_params(stop=stop, **kwargs)
 
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        """A cache must not give one turn's citations to another."""
+        return f"{self.inner._get_llm_string(stop=stop, **kwargs)} {self.recall.id}"
+
     def get_token_ids(self, text: str) -> list[int]:
         """As the model counts."""
         return self.inner.get_token_ids(text)
@@ -221,9 +240,8 @@ class _MarkerlessChatModel(BaseChatModel):
         return getattr(self.__dict__["inner"], name)
 
 
-def _clean(reader: _Reader, chunk: ChatGenerationChunk) -> tuple[AIMessageChunk, ChatGenerationChunk]:
-    message = reader.cleaned(chunk.message)
-    assert isinstance(message, AIMessageChunk)
+def _read_chunk(reader: _Reader, chunk: ChatGenerationChunk) -> tuple[AIMessageChunk, ChatGenerationChunk]:
+    message = cast(AIMessageChunk, reader.read(chunk.message))
     if message.chunk_position == "last":  # ours is
         message = message.model_copy(update={"chunk_position": None})
     return message, ChatGenerationChunk(message=message, generation_info=chunk.generation_info)

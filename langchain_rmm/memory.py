@@ -6,10 +6,11 @@ from typing import Any
 
 from langchain_classic.base_memory import BaseMemory
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
-from pydantic import Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from langchain_rmm._convert import attachments_of, message_of, text_of
 from langchain_rmm._who import going_on
+from langchain_rmm.markers import reply_of
 from rmm_core import Answer, Chat, InputError, Recall, ReflectionReport, ReflectiveMemory, Turn
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id, fresh_id
@@ -33,6 +34,8 @@ class RMMMemory(BaseMemory):
         user_name: What the user is called in memories.
         agent_name: What the other side is called there.
     """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     memory: ReflectiveMemory = Field(repr=False, exclude=True)
     user_id: str
@@ -62,7 +65,7 @@ class RMMMemory(BaseMemory):
 
     @property
     def last_answer(self) -> Answer | None:
-        """The last answer saved, with the memories it cites: a chain returns its text alone."""
+        """The last answer saved, whoever's call it was, with the memories it cites: a chain returns its text alone."""
         return self._last
 
     def load_memory_variables(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -102,6 +105,7 @@ class RMMMemory(BaseMemory):
 
     def forget(self) -> None:
         """Delete everything of this user, past sessions included."""
+        self._last = None
         self.memory.forget_user(self.user_id)
 
     async def aforget(self) -> None:
@@ -112,7 +116,7 @@ class RMMMemory(BaseMemory):
 
     def _loading(self, inputs: dict[str, Any]) -> Flow[dict[str, Any]]:
         chat = yield from self._chat()
-        yield from self.memory.sessions.visiting(self.user_id, chat.session_id)
+        yield from self.memory.sessions.visiting(self.user_id)
         query = text_of(inputs[self._input_key(inputs)])
         recall = yield from self.memory.recalling(self.user_id, query)
         turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
@@ -123,7 +127,9 @@ class RMMMemory(BaseMemory):
         query, reply = text_of(said), outputs[key]
         chat = yield from self._chat()
         recall = self.memory.recent.of_query(self.user_id, query)
-        self._last = answer = yield from chat.recording(query, text_of(reply), recall, attachments=attachments_of(said))
+        self._last = answer = yield from chat.recording(
+            query, reply_of(reply), recall, attachments=attachments_of(said)
+        )
         is_message = isinstance(reply, AIMessage)
         outputs[key] = reply.model_copy(update={"content": answer.text}) if is_message else answer.text
 
@@ -133,10 +139,8 @@ class RMMMemory(BaseMemory):
 
     def _chat(self) -> Flow[Chat]:
         """The session that goes on."""
-        session_id = yield from going_on(self.memory, self.user_id, self.session_id)
-        return self.memory.chat(
-            self.user_id, session_id=session_id, user_name=self.user_name, agent_name=self.agent_name
-        )
+        names = {"user_name": self.user_name, "agent_name": self.agent_name}
+        return (yield from going_on(self.memory, self.user_id, self.session_id, **names))
 
     def _variables(self, recall: Recall, turns: tuple[Turn, ...]) -> dict[str, Any]:
         memories = recall.instructions()

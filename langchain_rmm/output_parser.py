@@ -9,8 +9,10 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import BaseTransformOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
+from pydantic import Field
 
-from langchain_rmm._convert import recall_key, text_of
+from langchain_rmm._convert import numbered, recall_key, text_of
+from langchain_rmm.markers import reply_of
 from rmm_core import Citations, CitationStream, InputError, Recall, ReflectiveMemory, parse_citations
 from rmm_core.types import CitationStatus
 
@@ -50,7 +52,7 @@ class CitedAnswer:
     @property
     def memories(self) -> tuple[Document, ...]:
         """The documents cited, in the order of their numbers."""
-        by_number = {d.metadata.get("index", i): d for i, d in enumerate(self.documents, start=1)}
+        by_number = dict(numbered(self.documents))
         return tuple(by_number[n] for n in self.numbers if n in by_number)
 
     def citing(self, documents: Sequence[Document]) -> CitedAnswer:
@@ -64,11 +66,18 @@ class CitedAnswer:
             InputError: When :attr:`documents` are not of a recall of this memory.
             NotFoundError: When that recall is too old, or of another process.
         """
-        return memory.feedback(self._recall(memory), self.citations)
+        return memory.feedback(self._recall(memory), self.of_memories())
 
     async def afeedback(self, memory: ReflectiveMemory) -> Citations:
         """:meth:`feedback` for event loops."""
-        return await memory.afeedback(self._recall(memory), self.citations)
+        return await memory.afeedback(self._recall(memory), self.of_memories())
+
+    def of_memories(self) -> Citations:
+        """What is cited of one recall, other retrievers' documents left aside: an answer from those cites no memory."""
+        foreign = {n for n, d in numbered(self.documents) if "recall_id" not in d.metadata}
+        numbers = tuple(n for n in self.numbers if n not in foreign)
+        only_foreign = self.status == "cited" and not numbers
+        return Citations(self.text, numbers, "none" if only_foreign else self.status)
 
     def _recall(self, memory: ReflectiveMemory) -> Recall:
         key = recall_key(self.documents)
@@ -90,7 +99,7 @@ class CitationOutputParser(BaseTransformOutputParser[CitedAnswer]):
             cite when they are in range; leave it out where the number varies.
     """
 
-    count: int | None = None
+    count: int | None = Field(default=None, ge=0)
 
     def parse(self, text: str) -> CitedAnswer:
         """The whole answer."""
@@ -99,21 +108,22 @@ class CitationOutputParser(BaseTransformOutputParser[CitedAnswer]):
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> CitedAnswer:
         """The whole answer of a model, all of its blocks of text."""
         best = result[0]
-        return self.parse(text_of(best.message) if isinstance(best, ChatGeneration) else best.text)
+        reply = reply_of(best.message) if isinstance(best, ChatGeneration) else best.text
+        return self.parse(reply) if isinstance(reply, str) else _answer(reply)
 
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[CitedAnswer]:  # noqa: A002 -- LangChain's name
-        stream = CitationStream(self._shown)
+        stream = _Stream(self._shown)
         for chunk in input:
-            if visible := stream.feed(text_of(chunk)):
+            if visible := stream.feed(chunk):
                 yield CitedAnswer(visible)
-        yield _last(stream)
+        yield stream.last()
 
     async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[CitedAnswer]:  # noqa: A002
-        stream = CitationStream(self._shown)
+        stream = _Stream(self._shown)
         async for chunk in input:
-            if visible := stream.feed(text_of(chunk)):
+            if visible := stream.feed(chunk):
                 yield CitedAnswer(visible)
-        yield _last(stream)
+        yield stream.last()
 
     @property
     def _shown(self) -> int:
@@ -128,6 +138,19 @@ def _answer(citations: Citations) -> CitedAnswer:
     return CitedAnswer(citations.text, citations.numbers, citations.status)
 
 
-def _last(stream: CitationStream) -> CitedAnswer:
-    tail, citations = stream.close()
-    return replace(_answer(citations), text=tail)
+class _Stream:
+    """The chunks of one answer; those of a model that hides its markers bring the citations along."""
+
+    def __init__(self, count: int) -> None:
+        self._stream = CitationStream(count)
+        self._noted: Citations | None = None
+
+    def feed(self, chunk: str | BaseMessage) -> str:
+        reply = reply_of(chunk)
+        if isinstance(reply, Citations):
+            self._noted = reply
+        return self._stream.feed(text_of(chunk))
+
+    def last(self) -> CitedAnswer:
+        tail, citations = self._stream.close()
+        return replace(_answer(self._noted or citations), text=tail)

@@ -11,8 +11,9 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator
 
-from langchain_rmm._convert import attachments_of, recall_key, text_of
-from langchain_rmm._who import Sittings, of_config, who
+from langchain_rmm._backend import checked_memory
+from langchain_rmm._convert import attachments_of, message_key, recall_key, text_of
+from langchain_rmm._who import Sittings, agent_context, checked_user, who
 from langchain_rmm.output_parser import CitationOutputParser, CitedAnswer
 from rmm_core import Attachment, InputError, NotFoundError, Recall, ReflectiveMemory
 from rmm_core.flow import Flow
@@ -61,8 +62,8 @@ class _Recorder:
         keys: tuple[str, str, str],
         names: tuple[str, str],
     ) -> None:
-        self._memory = memory
-        self._user_id = user_id
+        self._memory = checked_memory(memory)
+        self._user_id = checked_user(user_id)
         self._session_id = session_id
         self._keys = keys
         self._names = names
@@ -84,28 +85,29 @@ class _Recorder:
         yield exchange.rest_of(await self._memory.arun(self._recording(exchange, config)))
 
     def _recording(self, exchange: _Exchange, config: RunnableConfig) -> Flow[CitedAnswer]:
-        turn = who(*of_config(config), user_id=self._user_id, session_id=self._session_id)
+        turn = who(config, agent_context(), user_id=self._user_id, session_id=self._session_id)
         session_id = self._sittings.session(turn)
-        yield from self._memory.sessions.visiting(turn.user_id, session_id)
+        yield from self._memory.sessions.visiting(turn.user_id)
         user_name, agent_name = turn.user_name or self._names[0], self._names[1]
         chat = self._memory.chat(turn.user_id, session_id=session_id, user_name=user_name, agent_name=agent_name)
         recall = self._recall(turn.user_id, exchange.documents)
-        answer = exchange.answer
+        answer = exchange.answer.citing(exchange.documents)
         recorded = yield from chat.recording(
-            exchange.question, answer.citations, recall, attachments=exchange.attachments, key=exchange.key
+            exchange.question, answer.of_memories(), recall, attachments=exchange.attachments, key=exchange.key
         )
-        kept = answer.citations if recall is None else recorded.citations
-        return CitedAnswer(kept.text, kept.numbers, kept.status, tuple(exchange.documents))
+        if recall is None or answer.of_memories() != answer.citations:
+            return answer
+        kept = recorded.citations
+        return CitedAnswer(kept.text, kept.numbers, kept.status, answer.documents)
 
     def _recall(self, user_id: str, documents: Sequence[Document]) -> Recall | None:
-        key = recall_key(documents)
-        if key is None:
-            return None
-        if key[0] != user_id:
-            raise InputError(f"these documents are of user {key[0]!r}, the turn is of {user_id!r}")
+        others = sorted({d.metadata["user_id"] for d in documents if "recall_id" in d.metadata} - {user_id})
+        if others:
+            raise InputError(f"these documents are of user {others[0]!r}, the turn is of {user_id!r}")
         try:
-            return self._memory.recent.get(*key)
-        except NotFoundError as error:
+            key = recall_key(documents)
+            return None if key is None else self._memory.recent.get(*key)
+        except (InputError, NotFoundError) as error:  # the user has read the answer: the turn is stored all the same
             logger.warning("the turn is stored, its citations are not learned from: %s", error)
             return None
 
@@ -151,7 +153,7 @@ class _Exchange:
     def key(self) -> str:
         """The id of a question that is a message, so that a chain that runs again stores it once."""
         question = self._need(self.question_key)
-        return (question.id or "") if isinstance(question, BaseMessage) else ""
+        return message_key(question.id, text_of(question)) if isinstance(question, BaseMessage) else ""
 
     @property
     def documents(self) -> Sequence[Document]:
@@ -166,7 +168,7 @@ class _Exchange:
     @property
     def answer(self) -> CitedAnswer:
         answer = self._need(self.answer_key)
-        return answer if isinstance(answer, CitedAnswer) else CitationOutputParser().parse(text_of(answer))
+        return answer if isinstance(answer, CitedAnswer) else CitationOutputParser().invoke(answer)
 
     def _need(self, key: str) -> Any:
         if self._values.get(key) is None:

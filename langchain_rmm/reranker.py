@@ -11,8 +11,9 @@ from langchain_core.runnables import ensure_config
 from pydantic import ConfigDict, Field
 
 from langchain_rmm._convert import citable
-from langchain_rmm._who import of_config, who
+from langchain_rmm._who import agent_context, who
 from rmm_core import Recall, ReflectiveMemory
+from rmm_core.flow import Flow
 
 
 class RMMReranker(BaseDocumentCompressor):
@@ -24,7 +25,7 @@ class RMMReranker(BaseDocumentCompressor):
 
     Attributes:
         memory: Its reranker and its embedder are used; documents are not stored in it.
-        user_id: Whose reranker; else the one in each call's config.
+        user_id: Whose reranker; else the one that each call names, as for :class:`RMMRetriever`.
         top_n: How many documents are kept; the configured M when left out.
     """
 
@@ -38,21 +39,20 @@ class RMMReranker(BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
         """The best documents for ``query``, best first."""
-        named = _by_name(documents)
-        texts = {name: d.page_content for name, d in named.items()}
-        return _ranked(self.memory.rerank(self._user(callbacks), query, texts, top_m=self.top_n), named)
+        return self.memory.run(self._ranking(documents, query, callbacks))
 
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
         """:meth:`compress_documents` for event loops."""
+        return await self.memory.arun(self._ranking(documents, query, callbacks))
+
+    def _ranking(self, documents: Sequence[Document], query: str, callbacks: Any) -> Flow[list[Document]]:
+        metadata = callbacks.metadata if isinstance(callbacks, BaseCallbackManager) else None
+        user_id = who(ensure_config(), agent_context(), metadata=metadata, user_id=self.user_id).user_id
         named = _by_name(documents)
         texts = {name: d.page_content for name, d in named.items()}
-        return _ranked(await self.memory.arerank(self._user(callbacks), query, texts, top_m=self.top_n), named)
-
-    def _user(self, callbacks: Any) -> str:
-        metadata = callbacks.metadata if isinstance(callbacks, BaseCallbackManager) else None
-        return who(*of_config(ensure_config()), metadata, user_id=self.user_id).user_id
+        return _ranked((yield from self.memory.reranking(user_id, query, texts, self.top_n)), named)
 
 
 def _by_name(documents: Sequence[Document]) -> dict[str, Document]:

@@ -10,8 +10,8 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ensure_config
 from pydantic import Field
 
-from langchain_rmm._convert import documents_of
-from langchain_rmm._who import of_config, who
+from langchain_rmm._convert import documents_of, numbered
+from langchain_rmm._who import agent_context, who
 from rmm_core import ReflectiveMemory
 from rmm_core.flow import Flow
 from rmm_core.prompts import fenced, host_instructions, inert, numbered_memory
@@ -25,13 +25,15 @@ class RMMRetriever(BaseRetriever):
 
     Attributes:
         memory: The memory.
-        user_id: Whose memories; else the one in ``config["configurable"]`` or ``config["metadata"]`` of each call.
+        user_id: Whose memories; else the one that each call names: ``config["configurable"]`` of the chain or agent
+            that the retriever is part of, an agent's context, or ``config["metadata"]``, the one place that LangChain
+            shows to a retriever called by itself.
         k: How many documents, here or with each call: ``retriever.invoke(query, k=3)``; the configured M when left out.
     """
 
     memory: ReflectiveMemory = Field(repr=False, exclude=True)
     user_id: str | None = None
-    k: int | None = None
+    k: int | None = Field(default=None, ge=0)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
@@ -49,9 +51,10 @@ class RMMRetriever(BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
         k: int | None,
     ) -> Flow[list[Document]]:
-        asking = who(*of_config(ensure_config()), run_manager.metadata, user_id=self.user_id)
-        yield from self.memory.sessions.visiting(asking.user_id, asking.session_id or "")
-        recall = yield from self.memory.recalling(asking.user_id, query, self.k if k is None else k)
+        asking = who(ensure_config(), agent_context(), metadata=run_manager.metadata, user_id=self.user_id)
+        user_id = asking.user_id
+        yield from self.memory.sessions.visiting(user_id)
+        recall = yield from self.memory.recalling(user_id, query, self.k if k is None else k)
         return documents_of(recall)
 
 
@@ -59,12 +62,8 @@ def format_memories(documents: Sequence[Document]) -> str:
     """Documents for a system prompt: numbered, fenced, with the rules for citing them; empty when there are none.
 
     Args:
-        documents: Those of one :class:`RMMRetriever` or :class:`RMMReranker` call, in any order.
+        documents: Those of one :class:`RMMRetriever` or :class:`RMMReranker` call; other retrievers' among them are
+            numbered after them. Answers from documents of several calls of ours cannot be learned from.
     """
-    if not documents:
-        return ""
-    numbered = [
-        numbered_memory(document.metadata.get("index", place), inert(document.page_content))
-        for place, document in enumerate(documents, start=1)
-    ]
-    return host_instructions(fenced(numbered))
+    texts = [numbered_memory(number, inert(document.page_content)) for number, document in numbered(documents)]
+    return host_instructions(fenced(texts)) if texts else ""

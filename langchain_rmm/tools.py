@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
-from langchain_rmm._who import of_config, who
+from langchain_rmm._backend import checked_memory
+from langchain_rmm._who import agent_context, checked_user, who
 from rmm_core import Message, Recall, ReflectionReport, ReflectiveMemory
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import fresh_id
@@ -26,7 +24,9 @@ class SearchMemory(BaseModel):
 class Remember(BaseModel):
     """What ``remember`` takes."""
 
-    fact: str = Field(description="One self-contained statement, in the user's words, with names and dates.")
+    fact: str = Field(
+        min_length=1, description="One self-contained statement, in the user's words, with names and dates."
+    )
 
 
 class Forget(BaseModel):
@@ -70,8 +70,8 @@ def memory_tools(memory: ReflectiveMemory, user_id: str | None = None) -> list[B
 
 class _Tools:
     def __init__(self, memory: ReflectiveMemory, user_id: str | None) -> None:
-        self._memory = memory
-        self._user_id = user_id
+        self._memory = checked_memory(memory)
+        self._user_id = checked_user(user_id)
 
     def search(self, query: str, config: RunnableConfig, limit: int = 5) -> str:
         return _found(self._memory.recall(self._user(config), query, top_m=limit))
@@ -102,20 +102,7 @@ class _Tools:
         return f"Deleted {memory_id}." if was_there else f"There is no memory {memory_id}; search_memory gives ids."
 
     def _user(self, config: RunnableConfig) -> str:
-        return who(*of_config(config), _context(), user_id=self._user_id).user_id
-
-
-def _context() -> Any:
-    """The context of the agent that calls, when one does."""
-    if "langgraph.runtime" not in sys.modules:
-        return None
-    from langgraph.runtime import get_runtime
-
-    try:
-        runtime = get_runtime()
-    except RuntimeError:  # called outside of a graph
-        return None
-    return None if runtime is None else runtime.context
+        return who(config, agent_context(), user_id=self._user_id).user_id
 
 
 def _found(recall: Recall) -> str:
@@ -125,4 +112,5 @@ def _found(recall: Recall) -> str:
 
 
 def _kept(report: ReflectionReport) -> str:
-    return "Kept; it will be filed later." if report.status == "pending" else "Kept."
+    words = {"pending": "Kept; it will be filed later.", "nothing": "There was nothing to keep in it."}
+    return words.get(report.status, "Kept.")

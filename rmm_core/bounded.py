@@ -27,14 +27,13 @@ class Bounded(Generic[K, V]):
         with self._lock:
             return self._entries.get(key)
 
-    def put(self, key: K, value: V) -> V | None:
-        """Put an entry in, as the newest, and return the one it takes the place of."""
+    def put(self, key: K, value: V) -> None:
+        """Put an entry in, as the newest."""
         with self._lock:
-            old = self._entries.pop(key, None)
             self._entries[key] = value
+            self._entries.move_to_end(key)
             while len(self._entries) > self.held:
                 self._entries.popitem(last=False)
-            return old
 
     def pop(self, key: K) -> V | None:
         """Take an entry out."""

@@ -22,7 +22,7 @@ def checked_id(value: str, name: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{name} is a string; got {type(value).__name__}")
     if not value.strip():
-        raise InputError(f"{name} is blank; every call names its user, there is no default one")
+        raise InputError(f"{name} is blank; there is no default one")
     try:
         value.encode()
     except UnicodeEncodeError as error:

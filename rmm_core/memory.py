@@ -220,7 +220,8 @@ class ReflectiveMemory:
 
     def delete(self, user_id: str, memory_id: str) -> bool:
         """Delete a memory, its history, and the turns that no other memory rests on; whether there was one."""
-        return self.store.delete(checked_id(user_id, "user_id"), memory_id)
+        self.recent.forget(checked_id(user_id, "user_id"))
+        return self.store.delete(user_id, memory_id)
 
     def forget_user(self, user_id: str) -> None:
         """Delete everything of one user and rewrite the file, so that nothing of it can be read there.

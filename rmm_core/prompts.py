@@ -233,14 +233,27 @@ CITATION_RULES = f"""\
 
 HOST_RULES = f"""\
 {_CITE}- When none of the memories helps, write {NO_CITE} at the end and answer as you would without them.
+- Numbers belong in your answer alone, never in what you hand to a tool.
 {_READ}"""
 """How an answer cites that may rest on other things too: tools, documents, what the model knows."""
 
 
-def host_instructions(block: str) -> str:
-    """The memories of :func:`memory_block` with what to do with them, for a host's own system prompt."""
+_HOST_OPENING = (
+    "You know this user from earlier sessions. What was said then and may matter now follows as numbered memories."
+)
+
+
+def host_instructions(block: str, *, cite: bool = True) -> str:
+    """The memories of :func:`memory_block` with what to do with them, for a host's own system prompt.
+
+    Args:
+        block: The memories.
+        cite: Whether to ask for citations; not where the reply is to be parsed.
+    """
+    if not cite:
+        return f"{_HOST_OPENING}\n\n{_READ}\n\n{block}"
     return f"""\
-You know this user from earlier sessions. What was said then and may matter now follows as numbered memories.
+{_HOST_OPENING}
 
 {HOST_RULES}
 

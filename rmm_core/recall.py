@@ -36,9 +36,13 @@ class Recall:
         """The memories alone, numbered and fenced, for a prompt of your own."""
         return memory_block(self.shown)
 
-    def instructions(self) -> str:
-        """The memories with the rules for citing them, for the system prompt of an app; empty when none is shown."""
-        return host_instructions(self.block()) if self.shown else ""
+    def instructions(self, *, cite: bool = True) -> str:
+        """The memories with the rules for using them, for the system prompt of an app; empty when none is shown.
+
+        Args:
+            cite: Whether to ask for citations; not where the reply is to be parsed.
+        """
+        return host_instructions(self.block(), cite=cite) if self.shown else ""
 
     def prompt(self, query: str | None = None, history: str = "") -> str:
         """The whole answering prompt: instructions, memories, question.

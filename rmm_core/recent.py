@@ -14,7 +14,7 @@ class RecentRecalls:
         held: How many are kept; each is some tens of kilobytes.
     """
 
-    def __init__(self, held: int = 256) -> None:
+    def __init__(self, held: int = 512) -> None:
         self._recalls: Bounded[str, Recall] = Bounded(held)
 
     def add(self, recall: Recall) -> Recall:

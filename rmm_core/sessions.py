@@ -44,7 +44,7 @@ class Sessions:
         self._clock = clock
         self._on_reflection = on_reflection
         self._open: set[tuple[str, str]] = set()
-        self._visits: Bounded[tuple[str, str], datetime] = Bounded(1024)
+        self._looked: Bounded[str, datetime] = Bounded(4096)
 
     def opening(self, session: Session) -> Flow[Session]:
         """Make sure that a session is there and open."""
@@ -52,16 +52,16 @@ class Sessions:
         self._open.add((session.user_id, session.id))
         return opened
 
-    def visiting(self, user_id: str, session_id: str) -> Flow[list[ReflectionReport]]:
+    def visiting(self, user_id: str) -> Flow[list[ReflectionReport]]:
         """What a host without an end of session does at the start of a turn: reflect what has fallen silent.
 
-        Looks only at the first turn of a session in this process and at the first after a silence, so that a session
-        whose reflection fails again and again does not slow down every turn.
+        Looks at a user's first turn in this process, and again after the length of a silence at the earliest, so that
+        a session whose reflection fails again and again does not slow down every turn.
         """
-        now = self._clock()
-        last = self._visits.put((user_id, session_id), now)
-        if last is not None and now - last <= timedelta(minutes=self._config.idle_minutes):
+        now, looked = self._clock(), self._looked.get(user_id)
+        if looked is not None and now - looked <= timedelta(minutes=self._config.idle_minutes):
             return []
+        self._looked.put(user_id, now)
         return (yield from self.reflecting_pending(user_id))
 
     def reflecting(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
@@ -110,9 +110,7 @@ class Sessions:
     def forget(self, user_id: str) -> None:
         """Let go of what is held of a user."""
         self._open = {s for s in self._open if s[0] != user_id}
-        for visit, _ in self._visits.newest_first():
-            if visit[0] == user_id:
-                self._visits.pop(visit)
+        self._looked.pop(user_id)
 
     def _failed(self, user_id: str, session_id: str, error: RMMError) -> ReflectionReport:
         """Note a failed reflection, unless there is nothing left to reflect: done or forgotten by somebody else."""

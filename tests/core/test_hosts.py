@@ -61,7 +61,7 @@ def test_a_recall_is_found_again_by_its_id(memory):
     with pytest.raises(NotFoundError, match="user 'bob' has no recent recall"):
         memory.recent.get("bob", recall.id)
     memory.forget_user("ann")
-    with pytest.raises(NotFoundError, match="the last 256"):
+    with pytest.raises(NotFoundError, match="the last 512"):
         memory.recent.get("ann", recall.id)
 
 
@@ -77,7 +77,7 @@ def test_old_recalls_make_room(memory):
 
 def test_silence_is_noticed_at_the_next_visit(memory, clock):
     def visit():
-        return [(r.session_id, r.status) for r in memory.run(memory.sessions.visiting("ann", "s"))]
+        return [(r.session_id, r.status) for r in memory.run(memory.sessions.visiting("ann"))]
 
     memory.chat("ann", session_id="s").record("I keep bees in Graz.", "Noted.")
     assert visit() == []

@@ -1,6 +1,7 @@
 """A model that hides its markers is the same model in everything else."""
 
 import pytest
+from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel, GenericFakeChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
@@ -9,6 +10,7 @@ from langchain_core.tools import tool
 
 from langchain_rmm import hide_markers
 from langchain_rmm.markers import citations_of
+from tests.langchain.conftest import ScriptedChatModel
 
 ASKED = [HumanMessage("What must I not eat?")]
 CITING = "No hazelnuts [1]. Code like `a[0]` stays, and [a link](https://a.example) [1]."
@@ -157,8 +159,44 @@ def test_a_langchain_fake_and_an_error(recall):
     def fails(messages):
         raise ConnectionError("down")
 
-    from tests.langchain.conftest import ScriptedChatModel
-
     with pytest.raises(ConnectionError, match="down"):
         hide_markers(ScriptedChatModel().enqueue(fails), recall).invoke(ASKED)
     assert citations_of(AIMessage("plain")) is None
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda model: model.bind(stop=["x"]),
+        lambda model: model.with_retry(),
+        lambda model: model.with_config(tags=["mine"]),
+        lambda model: model.with_fallbacks([ScriptedChatModel()]),
+    ],
+)
+def test_a_model_inside_of_something(model, recall, cites, wrapped):
+    model.enqueue(CITING)
+    chunks = list(hide_markers(wrapped(model), recall).stream(ASKED))
+    assert "".join(c.text for c in chunks) == CLEAN
+    assert cites(sum(chunks[1:], chunks[0]))
+
+
+def test_what_is_no_model_is_refused(recall):
+    with pytest.raises(TypeError, match="markers are hidden in chat models; got str"):
+        hide_markers("openai:gpt-4o", recall)
+
+
+def test_a_cache_keeps_turns_apart(model, memory, recall):
+    other = memory.recall("ann", "What must I not eat?", top_m=1)
+    cached = type(model)(cache=InMemoryCache()).enqueue(CITING, CITING)
+    noted = [citations_of(hide_markers(cached, r).invoke(ASKED))[0] for r in (recall, other)]
+    assert noted == [recall.id, other.id]
+
+
+def test_a_stream_of_nothing_is_an_error_as_it_is_for_the_model(recall):
+    class Silent(WithoutStream):
+        def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+            yield from ()
+
+    for model in (Silent(), hide_markers(Silent(), recall)):
+        with pytest.raises(ValueError, match="No generation"):
+            list(model.stream(ASKED))

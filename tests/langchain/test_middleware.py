@@ -1,4 +1,4 @@
-"""An agent with memory: what the model is shown, what state keeps, and a turn stored once whatever happens to it."""
+"""An agent with memory: what the model is shown, what state keeps, who is who."""
 
 import warnings
 from datetime import timedelta
@@ -7,30 +7,15 @@ from importlib.util import find_spec
 import pytest
 from langchain.agents import create_agent
 from langchain.agents import middleware as stock
-from langchain.agents.structured_output import ToolStrategy
-from langchain.tools import tool
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.types import Command
-from pydantic import BaseModel
 
 from langchain_rmm import RMMMiddleware
-from rmm_core import InputError, RMMConfig
+from rmm_core import ConfigError, InputError, RMMConfig
+from tests.langchain.agents import ANN, SECRET, ask, call, shown, turns, weather
 
-ANN = {"configurable": {"thread_id": "t", "user_id": "ann"}}
 LATER = pytest.mark.skipif(not hasattr(stock, "ModelRetryMiddleware"), reason="comes with langchain 1.1")
-SECRET = "I am allergic to hazelnuts."
-
-
-@tool
-def weather(city: str) -> str:
-    """The weather of a city."""
-    return f"It rains in {city} [1]."
-
-
-def call(tool_name="weather", **arguments):
-    return AIMessage("", tool_calls=[{"name": tool_name, "args": arguments or {"city": "Graz"}, "id": "call-1"}])
 
 
 @pytest.fixture
@@ -45,21 +30,6 @@ def agent(memory, model):
         return create_agent(model, list(tools), middleware=middleware, checkpointer=saver or InMemorySaver(), **options)
 
     return build
-
-
-def ask(agent, text, config=ANN, **more):
-    return agent.invoke({"messages": [("user", text)]} | more, config)["messages"][-1]
-
-
-def turns(memory, user="ann", session="t"):
-    return [(t.role, t.text) for t in memory.store.turns(user, session)]
-
-
-def shown(model, call=-1):
-    """The system message of a request."""
-    (system,) = [m for m in model.history[call] if isinstance(m, SystemMessage)]
-    assert model.history[call][0] is system
-    return system.text
 
 
 # -- what the model is shown, and what is kept ---------------------------------------------
@@ -131,142 +101,6 @@ def test_the_state_that_is_returned_is_the_hosts_own(agent, model):
     assert set(agent().invoke({"messages": [("user", "Hello there")]}, ANN)) == {"messages"}
 
 
-# -- one record a turn ---------------------------------------------------------------------
-
-
-def test_a_tool_loop_is_one_turn(agent, memory, model, told):
-    told("ann", SECRET)
-    model.enqueue(call(), call(), "It rains, and no hazelnuts [1].")
-    state = agent(tools=[weather]).invoke({"messages": [("user", "Weather, and what must I not eat?")]}, ANN)
-    assert len({shown(model, i) for i in range(3)}) == 1
-    kinds = [type(m) for m in state["messages"]]
-    assert kinds == [HumanMessage, AIMessage, ToolMessage, AIMessage, ToolMessage, AIMessage]
-    assert state["messages"][2].content == "It rains in Graz [1]."
-    assert state["messages"][2].tool_call_id == state["messages"][1].tool_calls[0]["id"]
-    assert turns(memory) == [
-        ("user", "Weather, and what must I not eat?"),
-        ("agent", "It rains, and no hazelnuts."),
-    ]
-    assert len(memory.store.feedback()) == 1
-
-
-@LATER
-def test_a_retried_model_call_is_one_turn(agent, memory, model, told):
-    told("ann", SECRET)
-    retry = stock.ModelRetryMiddleware(max_retries=2, initial_delay=0.0)
-    model.enqueue(ConnectionError("down"), TimeoutError("slow"), "No hazelnuts [1].")
-    ask(agent(retry), "What must I not eat?")
-    assert len(model.history) == 3
-    assert len(turns(memory)) == 2
-    assert len(memory.store.feedback()) == 1
-
-
-def test_every_invocation_adds_one_exchange(agent, memory, model):
-    talking = agent()
-    model.enqueue("One.", "Two.", "Three.")
-    for text in ("first", "second", "third"):
-        ask(talking, text)
-    assert [t for _, t in turns(memory)] == ["first", "One.", "second", "Two.", "third", "Three."]
-
-
-def test_what_a_failed_call_left_is_stored_with_the_next_answer(agent, memory, model):
-    talking = agent()
-    model.enqueue(ConnectionError("down"))
-    with pytest.raises(ConnectionError):
-        ask(talking, SECRET)
-    assert turns(memory) == []
-    model.enqueue("Noted.")
-    ask(talking, "Did you get that?")
-    assert turns(memory) == [("user", SECRET), ("user", "Did you get that?"), ("agent", "Noted.")]
-
-
-def test_a_question_asked_again_after_an_error_is_stored_once(agent, memory, model):
-    talking = agent()
-    model.enqueue(ConnectionError("down"), "Noted.")
-    with pytest.raises(ConnectionError):
-        ask(talking, SECRET)
-    ask(talking, SECRET)
-    assert turns(memory) == [("user", SECRET), ("agent", "Noted.")]
-
-
-def test_a_replayed_checkpoint_adds_nothing(agent, memory, model, told):
-    told("ann", SECRET)
-    talking = agent()
-    model.enqueue("No hazelnuts [1].", "Hazelnuts are out [1].")
-    ask(talking, "What must I not eat?")
-    past = list(talking.get_state_history(ANN))
-    before_the_model = next(s for s in past if s.next and s.next[0] == "model")
-    place = before_the_model.config["configurable"] | {"user_id": "ann"}
-    again = talking.invoke(None, {"configurable": place})
-    assert again["messages"][-1].text == "Hazelnuts are out."
-    assert len(turns(memory)) == 2
-    assert len(memory.store.feedback()) == 1
-
-
-def test_an_interrupt_and_its_resumption_are_one_turn(agent, memory, model, told):
-    told("ann", SECRET)
-    talking = agent(stock.HumanInTheLoopMiddleware(interrupt_on={"weather": True}), tools=[weather])
-    model.enqueue(call(), "It rains, and no hazelnuts [1].")
-    asked = talking.invoke({"messages": [("user", "Weather, and what must I not eat?")]}, ANN)
-    assert "__interrupt__" in asked
-    assert turns(memory) == []
-    talking.invoke(Command(resume={"decisions": [{"type": "approve"}]}), ANN)
-    assert turns(memory)[-1] == ("agent", "It rains, and no hazelnuts.")
-    assert len(turns(memory)) == 2
-    assert len(memory.store.feedback()) == 1
-
-
-def test_an_interrupt_is_resumed_by_another_process(open_memory, model, told, tmp_path):
-    """Everything that is not on disk is made anew in between."""
-    told("ann", SECRET)
-    model.enqueue(call(), "It rains, and no hazelnuts [1].")
-    for step in ({"messages": [("user", "Weather?")]}, Command(resume={"decisions": [{"type": "approve"}]})):
-        memory = open_memory(config=RMMConfig(batch_size=1))
-        with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver:
-            middleware = [stock.HumanInTheLoopMiddleware(interrupt_on={"weather": True}), RMMMiddleware(memory)]
-            create_agent(model, [weather], middleware=middleware, checkpointer=saver).invoke(step, ANN)
-    assert turns(memory) == [("user", "Weather?"), ("agent", "It rains, and no hazelnuts.")]
-    assert len(memory.store.feedback()) == 1
-
-
-@LATER
-def test_summaries_are_not_said_by_anybody(agent, memory, model, told):
-    told("ann", SECRET)
-    summaries = type(model)().enqueue("They greeted each other.", "They talked.", "They talked on.")
-    talking = agent(stock.SummarizationMiddleware(summaries, trigger=("messages", 3), keep=("messages", 1)))
-    model.enqueue("One.", "Two [1].", "Three.")
-    for text in ("first", "second", "third"):
-        ask(talking, text)
-    assert len(summaries.history) == 2
-    assert [t for _, t in turns(memory)] == ["first", "One.", "second", "Two.", "third", "Three."]
-    assert "hazelnut" not in " ".join(m.text for prompt in summaries.history for m in prompt)
-
-
-@LATER
-def test_a_turn_summarised_while_it_is_answered_is_stored_whole(agent, memory, model):
-    summaries = type(model)().enqueue("They asked for the weather.", "They asked for the weather.")
-    talking = agent(
-        stock.SummarizationMiddleware(summaries, trigger=("messages", 3), keep=("messages", 2)), tools=[weather]
-    )
-    model.enqueue(call(), "It rains.")
-    ask(talking, "What is the weather?")
-    assert summaries.history
-    assert turns(memory) == [("user", "What is the weather?"), ("agent", "It rains.")]
-
-
-def test_structured_output_is_no_answer_in_words(agent, memory, model, told):
-    class Meal(BaseModel):
-        """A meal."""
-
-        name: str
-
-    told("ann", SECRET)
-    model.enqueue(call("Meal", name="soup"))
-    state = agent(response_format=ToolStrategy(Meal)).invoke({"messages": [("user", "Suggest a meal")]}, ANN)
-    assert state["structured_response"] == Meal(name="soup")
-    assert turns(memory) == [("user", "Suggest a meal")]
-
-
 # -- who, and when a session ends ----------------------------------------------------------
 
 
@@ -298,9 +132,9 @@ def test_a_user_may_have_a_name_of_their_own(agent, memory, model):
 def test_no_user_or_two_is_an_error(agent, memory, model):
     with pytest.raises(InputError, match="no user is named"):
         ask(agent(), "Hello", {"configurable": {"thread_id": "t"}})
-    two = {"configurable": {"thread_id": "t", "user_id": "ann"}, "metadata": {"user_id": "bob"}}
+    two = {"configurable": {"thread_id": "t", "user_id": "ann"}}
     with pytest.raises(InputError, match="names 2 users"):
-        ask(agent(), "Hello", two)
+        agent(context_schema=dict).invoke({"messages": [("user", "Hello")]}, two, context={"user_id": "bob"})
     assert model.history == []
 
 
@@ -337,6 +171,28 @@ def test_a_failing_reflection_does_not_fail_the_turn(open_memory, llm, model, cl
     assert ask(talking, "Hello").text == "Hello."
     (session,) = memory.status("ann").pending
     assert "down" in session.error
+
+
+def test_one_users_failed_turn_is_not_anothers(agent, memory, model):
+    talking = agent()
+    model.enqueue(ConnectionError("down"), "Hello Bob.")
+    with pytest.raises(ConnectionError):
+        ask(talking, SECRET)
+    ask(talking, "Hello", {"configurable": {"thread_id": "t", "user_id": "bob"}})
+    assert turns(memory, "bob") == [("user", "Hello"), ("agent", "Hello Bob.")]
+
+
+@pytest.mark.parametrize("wrong", ["memory.db", None, 5])
+def test_what_is_no_memory_is_refused(wrong):
+    with pytest.raises(
+        ConfigError, match=f"memory is what langchain_rmm.open_memory returns; got {type(wrong).__name__}"
+    ):
+        RMMMiddleware(wrong)
+
+
+def test_a_user_that_is_none_is_refused(memory):
+    with pytest.raises(InputError, match="user_id is a string; got int"):
+        RMMMiddleware(memory, user_id=5)
 
 
 # -- every way to run it -------------------------------------------------------------------

@@ -13,7 +13,8 @@ from langchain_core.output_parsers import BaseTransformOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.runnables import RunnableGenerator
 
-from langchain_rmm import CitationOutputParser, CitedAnswer
+from langchain_rmm import CitationOutputParser, CitedAnswer, hide_markers
+from langchain_rmm._convert import numbered
 from rmm_core import InputError, NotFoundError
 
 PARSER = CitationOutputParser(count=3)
@@ -138,7 +139,8 @@ def test_a_broken_stream_is_broken():
 
 
 def test_what_an_answer_cites_as_documents():
-    documents = [Document(page_content=c, metadata={"index": i}) for c, i in (("tea", 2), ("bees", 1))]
+    ours = {"recall_id": "r", "user_id": "ann"}
+    documents = [Document(page_content=c, metadata=ours | {"index": i}) for c, i in (("tea", 2), ("bees", 1))]
     answer = PARSER.parse("Both [1, 2].").citing(documents)
     assert [d.page_content for d in answer.memories] == ["bees", "tea"]
     plain = [Document(page_content="bees"), Document(page_content="tea")]
@@ -171,3 +173,34 @@ async def test_feedback_needs_to_know_what_was_shown(open_memory):
     gone = Document(page_content="bees", metadata={"index": 1, "recall_id": "old", "user_id": "ann"})
     with pytest.raises(NotFoundError, match="no recent recall 'old'"):
         answer.citing([gone]).feedback(memory)
+
+
+def test_documents_of_others_are_numbered_after_memories_and_teach_nothing():
+    ours = {"recall_id": "r", "user_id": "ann"}
+    foreign = Document(page_content="manual", metadata={"index": 1})
+    documents = [foreign, *(Document(page_content=c, metadata=ours | {"index": i}) for c, i in (("a", 1), ("b", 2)))]
+    assert [number for number, _ in numbered(documents)] == [3, 1, 2]
+    answer = PARSER.parse("The manual says so [3], and you [2].").citing(documents)
+    assert [d.page_content for d in answer.memories] == ["b", "manual"]
+    assert (answer.of_memories().numbers, answer.of_memories().status) == ((2,), "cited")
+    assert PARSER.parse("The manual [3].").citing(documents).of_memories().status == "none"
+
+
+def test_documents_of_several_recalls_are_numbered_anew_and_once():
+    def found(recall, memory, index):
+        keys = {"recall_id": recall, "user_id": "ann", "memory_id": memory, "index": index}
+        return Document(page_content=memory, metadata=keys)
+
+    documents = [found("r", "a", 1), found("r", "b", 2), found("q", "b", 1), found("q", "c", 2)]
+    assert [(n, d.page_content) for n, d in numbered(documents)] == [(1, "a"), (2, "b"), (3, "c")]
+    assert [d.page_content for d in PARSER.parse("Tea [3].").citing(documents).memories] == ["c"]
+
+
+def test_what_a_model_noted_itself_is_not_read_again(open_memory, model):
+    memory = open_memory()
+    with memory.chat("ann") as chat:
+        chat.record("I keep bees in Graz.", "Noted.")
+    quiet = hide_markers(model.enqueue("Bees [1].", "Bees [1]."), memory.recall("ann", "bees"))
+    assert PARSER.invoke(quiet.invoke("?")) == CitedAnswer("Bees.", (1,), "cited")
+    chunks = list((quiet | PARSER).stream("?"))
+    assert sum(chunks[1:], chunks[0]) == CitedAnswer("Bees.", (1,), "cited")

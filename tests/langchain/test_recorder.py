@@ -12,7 +12,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
-from langchain_rmm import CitationOutputParser, CitedAnswer, RMMRetriever, format_memories, turn_recorder
+from langchain_rmm import CitationOutputParser, CitedAnswer, RMMRetriever, format_memories, hide_markers, turn_recorder
 from rmm_core import Attachment, InputError, RMMConfig
 
 PROMPT = ChatPromptTemplate.from_messages([("system", "Be brief. {memories}"), ("human", "{question}")])
@@ -229,3 +229,34 @@ def test_it_is_a_runnable_like_others(memory):
     assert recorder.get_name() == "turn_recorder"
     chain = RunnableLambda(lambda q: {"question": q, "answer": "Hi."}) | recorder | (lambda a: replace(a, text="!"))
     assert chain.invoke("Hello?").text == "!"
+
+
+def test_documents_of_several_recalls_store_the_turn_and_teach_nothing(memory, told, caplog):
+    told("ann", "I keep bees in Graz.")
+    retriever = RMMRetriever(memory=memory, user_id="ann", k=1)
+    documents = [*retriever.invoke(QUESTION), *retriever.invoke("bees")]
+    exchange = {"question": QUESTION, "documents": documents, "answer": "Bees [1]."}
+    answer = turn_recorder(memory, user_id="ann", session_id="now").invoke(exchange)
+    assert (answer.text, answer.numbers, len(answer.memories)) == ("Bees.", (1,), 1)
+    assert "several recalls" in caplog.text
+    assert (len(memory.store.turns("ann", "now")), learned(memory)) == (2, [])
+
+
+def test_citations_of_other_retrievers_are_no_reward(memory, told):
+    told("ann", "I keep bees in Graz.")
+    found = RMMRetriever(memory=memory, user_id="ann", k=1).invoke(QUESTION)
+    exchange = {"question": QUESTION, "documents": [Document(page_content="A manual."), *found]}
+    recorder = turn_recorder(memory, user_id="ann", session_id="now")
+    answer = recorder.invoke(exchange | {"answer": "Both say so [1, 2]."})
+    assert [d.page_content for d in answer.memories] == [found[0].page_content, "A manual."]
+    assert [f.cited for _, f in memory.store.feedback()] == [(0,)]
+
+
+def test_an_answer_of_a_model_that_hides_its_markers(memory, model, told):
+    told("ann", "I keep bees in Graz.")
+    documents = RMMRetriever(memory=memory, user_id="ann").invoke(QUESTION)
+    recall = memory.recent.get("ann", documents[0].metadata["recall_id"])
+    message = hide_markers(model.enqueue("Bees [1]."), recall).invoke(QUESTION)
+    exchange = {"question": QUESTION, "documents": documents, "answer": message}
+    assert turn_recorder(memory, user_id="ann").invoke(exchange).numbers == (1,)
+    assert len(memory.store.feedback()) == 1

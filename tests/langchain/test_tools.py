@@ -148,3 +148,11 @@ def test_memories_come_back_as_data(memory):
     assert sum(line.startswith("id: ") for line in found.splitlines()) == 1
     assert "</memories>" not in found
     assert "[1]" not in found
+
+
+def test_nothing_is_not_kept(memory):
+    remember = tools(memory, "ann")["remember"]
+    assert remember.invoke({"fact": "   "}) == "There was nothing to keep in it."
+    with pytest.raises(ValidationError, match="at least 1 character"):
+        remember.invoke({"fact": ""})
+    assert memory.memories("ann") == ()

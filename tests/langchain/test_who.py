@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from langchain_rmm._who import Sittings, Who, going_on, of_config, who
+from langchain_rmm._who import Sittings, Who, going_on, who
 from rmm_core import InputError
 
 
@@ -16,38 +16,48 @@ class Context:
     session_id: str | None = None
 
 
-@pytest.mark.parametrize("source", [{"user_id": "ann"}, Context("ann")])
-def test_a_user_is_found_where_it_is_named(source):
-    assert who(None, {}, Context(), source) == Who("ann", None)
-    assert who(source, source, user_id="ann") == Who("ann", None)
+def of(**configurable):
+    return {"configurable": configurable}
 
 
-@pytest.mark.parametrize("sources", [(), (None,), ({},), (Context(),), ("text",)])
-def test_no_user_is_an_error_that_says_where_to_name_one(sources):
+@pytest.mark.parametrize("context", [None, {"user_id": "ann"}, Context("ann"), Context(), {}, "text"])
+def test_a_user_is_found_where_it_is_named(context):
+    assert who(of(user_id="ann"), context, user_id="ann") == Who("ann", None)
+    assert who(of(user_id="ann"), context) == Who("ann", None)
+    assert who({"metadata": {"user_id": "ann", "user_name": "Annie"}}, context) == Who("ann", None, "Annie")
+    assert who(None, context, metadata={"user_id": "ann"}) == Who("ann", None)
+
+
+@pytest.mark.parametrize("config", [None, {}, of(), {"metadata": {}}, {"metadata": None}])
+def test_no_user_is_an_error_that_says_where_to_name_one(config):
     with pytest.raises(InputError, match=r"no user is named.*constructor.*configurable.*metadata.*context"):
-        who(*sources)
+        who(config, Context())
 
 
 def test_two_users_are_an_error():
     with pytest.raises(InputError, match="names 2 users, 'ann' and 'bob'"):
-        who({"user_id": "bob"}, user_id="ann")
-    with pytest.raises(InputError, match="names 2 users, 'bob' and 'ann'"):
-        who({"user_id": "bob"}, Context("ann"))
+        who(of(user_id="bob"), user_id="ann")
+    with pytest.raises(InputError, match="names 2 users, 'ann' and 'bob'"):
+        who(of(user_id="bob"), Context("ann"))
+    with pytest.raises(InputError, match="names 2 users, 'ann' and 'bob'"):
+        who({"metadata": {"user_id": "bob"}}, user_id="ann")
+
+
+def test_metadata_are_handed_down_and_give_way():
+    assert who(of(user_id="bob") | {"metadata": {"user_id": "ann"}}, metadata={"user_id": "ann"}).user_id == "bob"
 
 
 @pytest.mark.parametrize("bad", [7, "", "  ", b"ann"])
 def test_what_cannot_name_a_user(bad):
     with pytest.raises(InputError, match="user_id is"):
-        who({"user_id": bad})
+        who(of(user_id=bad))
 
 
 def test_the_session_that_is_named():
-    assert who({"user_id": "ann", "thread_id": 7}).session_id == "7"
-    assert who({"thread_id": "t"}, {"session_id": "s"}, user_id="ann").session_id == "s"
-    assert who({"session_id": "s"}, user_id="ann", session_id="own").session_id == "own"
-    assert of_config(None) == ()
-    config = {"configurable": {"thread_id": "t"}, "metadata": {"user_id": "ann"}}
-    assert who(*of_config(config)) == Who("ann", "t")
+    assert who(of(user_id="ann", thread_id=7)).session_id == "7"
+    assert who(of(thread_id="t"), {"session_id": "s"}, user_id="ann").session_id == "s"
+    assert who(of(session_id="s"), user_id="ann", session_id="own").session_id == "own"
+    assert who(of(thread_id="t") | {"metadata": {"user_id": "ann"}}) == Who("ann", "t")
 
 
 def test_a_sitting_lasts_until_silence(clock):
@@ -90,12 +100,12 @@ def test_turns_at_the_same_moment_share_a_sitting(clock):
 def test_a_name_used_again_is_another_session(open_memory):
     memory = open_memory()
 
-    def name():
-        return memory.run(going_on(memory, "ann", "s"))
+    def name(user="ann"):
+        return memory.run(going_on(memory, user, "s", user_name="Ann", agent_name="Bot")).session_id
 
     for expected in ("s", "s/2", "s/3"):
         assert name() == expected
         memory.chat("ann", session_id=expected).record("I keep bees in Graz.", "Noted.")
         assert name() == expected
         memory.chat("ann", session_id=expected).end()
-    assert memory.run(going_on(memory, "bob", "s")) == "s"
+    assert name("bob") == "s"
