@@ -20,7 +20,8 @@ class RMMChatMessageHistory(BaseChatMessageHistory):
     """The messages of one session; what is added is stored as turns, and citations in it are learned from.
 
     An answer is learned from when the chain asked the memory (an :class:`RMMRetriever`, say) for exactly what the
-    user said. System and tool messages are not part of what is remembered.
+    user said. System and tool messages are not part of what is remembered. It stores turns: leave
+    :func:`langchain_rmm.turn_recorder` out of a chain that has it.
 
     Args:
         memory: The memory.

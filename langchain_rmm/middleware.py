@@ -67,8 +67,8 @@ class RMMMiddleware(AgentMiddleware[RMMState, Any]):
     memory cannot be searched, because its embedder or its file is out of reach, the model answers without it, and a log
     entry says so. A session is a thread; it is reflected at the user's next visit after a silence, or by :meth:`end`.
 
-    Place it last among the middleware: what stands before it is honoured, redaction for example, and what stands after
-    it sees the model inside of a wrapper.
+    One is enough for an agent: two would number their memories alike. Place it last among the middleware: what stands
+    before it is honoured, redaction for example, and what stands after it sees the model inside of a wrapper.
 
     Args:
         memory: The memory.
