@@ -288,11 +288,12 @@ def _memory(session: Session, kind: Kind, summary: str, turns: Sequence[Turn], o
 
 
 def _loose(session: Session, turns: Sequence[Turn], memories: Sequence[Extracted]) -> list[Turn]:
-    """Turns that no memory refers to and that say something new."""
+    """Turns that no memory refers to and that say something new; what is said again in the same words, once."""
     covered = {index for m in memories for index in m.reference}
     names = (session.user_name, session.agent_name)
     rest = [t for t in turns if t.index not in covered and t.content and not t.from_memory]
-    return [t for t in rest if not is_small_talk(t.content, names=names)]
+    first = {(t.role, t.content): t for t in reversed(rest)}
+    return [t for t in rest if first[t.role, t.content] is t and not is_small_talk(t.content, names=names)]
 
 
 _NO_FEATURES = np.zeros(len(LEXICAL_VIEWS), dtype=np.float32)

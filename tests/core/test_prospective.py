@@ -448,3 +448,13 @@ def test_evidence_only_grows_whatever_a_model_replies(sessions):
             assert {TurnRef(str(number), i) for i in range(3)} <= reachable
         held = now
     memory.store.close()
+
+
+def test_what_is_said_again_in_the_same_words_is_filed_once():
+    memory = ReflectiveMemory.open(":memory:", llm=ScriptedLLM("NO_TRAIT", "NO_TRAIT"), embedder=HashEmbedder())
+    with memory.chat("ann", session_id="s") as chat:
+        for text in ("I keep bees.", "I keep goats.", "I keep bees."):
+            chat.record(text, "Tell the reception about your animals.")
+    refs = [m.evidence for m in memory.memories("ann")]
+    assert refs == [(TurnRef("s", 0),), (TurnRef("s", 1),), (TurnRef("s", 2),)]
+    memory.close()

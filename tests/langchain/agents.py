@@ -1,16 +1,33 @@
 """What tests of agents share."""
 
+import pytest
+from langchain.agents import create_agent
+from langchain.agents import middleware as stock
 from langchain.tools import tool
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_rmm import RMMMiddleware
 
 ANN = {"configurable": {"thread_id": "t", "user_id": "ann"}}
 SECRET = "I am allergic to hazelnuts."
+LATER = pytest.mark.skipif(not hasattr(stock, "ModelRetryMiddleware"), reason="comes with langchain 1.1")
 
 
 @tool
 def weather(city: str) -> str:
     """The weather of a city."""
     return f"It rains in {city} [1]."
+
+
+def builder(memory, model):
+    """Builds agents with memory: other middleware first, then options of create_agent."""
+
+    def build(*others, tools=(), saver=None, **options):
+        middleware = [*others, RMMMiddleware(memory)]
+        return create_agent(model, list(tools), middleware=middleware, checkpointer=saver or InMemorySaver(), **options)
+
+    return build
 
 
 def call(tool_name="weather", **arguments):

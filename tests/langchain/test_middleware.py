@@ -6,16 +6,13 @@ from importlib.util import find_spec
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents import middleware as stock
 from langchain_core.messages import AIMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from langchain_rmm import RMMMiddleware
 from rmm_core import ConfigError, InputError, RMMConfig
-from tests.langchain.agents import ANN, SECRET, ask, call, shown, turns, weather
-
-LATER = pytest.mark.skipif(not hasattr(stock, "ModelRetryMiddleware"), reason="comes with langchain 1.1")
+from tests.langchain.agents import ANN, LATER, SECRET, ask, builder, call, shown, turns, weather
 
 
 @pytest.fixture
@@ -25,11 +22,7 @@ def memory(open_memory):
 
 @pytest.fixture
 def agent(memory, model):
-    def build(*others, tools=(), saver=None, **options):
-        middleware = [*others, RMMMiddleware(memory)]
-        return create_agent(model, list(tools), middleware=middleware, checkpointer=saver or InMemorySaver(), **options)
-
-    return build
+    return builder(memory, model)
 
 
 # -- what the model is shown, and what is kept ---------------------------------------------

@@ -13,9 +13,7 @@ from pydantic import BaseModel
 from langchain_rmm import RMMMiddleware, memory_tools
 from rmm_core import RMMConfig
 from rmm_core.testing import HashEmbedder
-from tests.langchain.agents import ANN, SECRET, ask, call, shown, turns, weather
-
-LATER = pytest.mark.skipif(not hasattr(stock, "ModelRetryMiddleware"), reason="comes with langchain 1.1")
+from tests.langchain.agents import ANN, LATER, SECRET, ask, builder, call, shown, turns, weather
 
 
 @pytest.fixture
@@ -25,11 +23,7 @@ def memory(open_memory):
 
 @pytest.fixture
 def agent(memory, model):
-    def build(*others, tools=(), saver=None, **options):
-        middleware = [*others, RMMMiddleware(memory)]
-        return create_agent(model, list(tools), middleware=middleware, checkpointer=saver or InMemorySaver(), **options)
-
-    return build
+    return builder(memory, model)
 
 
 # -- one record a turn ---------------------------------------------------------------------
