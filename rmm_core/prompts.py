@@ -257,8 +257,8 @@ def host_instructions(block: str, *, cite: bool = True) -> str:
 
 {HOST_RULES}
 
-An example with other memories: when memory 3 holds that Priya's dog is called Rufus,
-- "What is the name of my dog?" is answered with: Your dog is called Rufus [3].
+An example of somebody else: when memory 3 holds that Priya plays the violin,
+- "Which instrument does Priya play?" is answered with: Priya plays the violin [3].
 - "How much is 2 + 2?" is answered with: 4. {NO_CITE}
 
 {block}"""
