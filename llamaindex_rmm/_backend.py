@@ -1,0 +1,118 @@
+"""LlamaIndex's models as the core's protocols, and the memory that uses them.
+
+What a provider raises becomes ours where the core calls a model (:mod:`rmm_core.drivers`), in one place for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from llama_index.core import llms
+from llama_index.core.base.embeddings.base import BaseEmbedding
+
+from llamaindex_rmm._convert import text_of
+from rmm_core import LLM, ConfigError, Embedder, ReflectionReport, ReflectiveMemory, RMMConfig
+from rmm_core.types import Matrix
+
+
+class IndexLLM:
+    """Any LlamaIndex language model as the core's :class:`~rmm_core.protocols.LLM`.
+
+    The prompt goes out as one message of a user. Schemas are not passed on: how a provider takes one differs, and the
+    prompt alone suffices.
+    """
+
+    def __init__(self, llm: llms.LLM) -> None:
+        self.llm = llm
+
+    def complete(self, prompt: str, *, schema: Mapping[str, Any] | None = None) -> str:
+        """Reply to ``prompt``."""
+        return text_of(self.llm.chat([llms.ChatMessage(prompt)]).message)
+
+    async def acomplete(self, prompt: str, *, schema: Mapping[str, Any] | None = None) -> str:
+        """The same, without blocking the event loop."""
+        return text_of((await self.llm.achat([llms.ChatMessage(prompt)])).message)
+
+
+class IndexEmbedder:
+    """Any LlamaIndex embedding model as the core's :class:`~rmm_core.protocols.Embedder`.
+
+    Queries and memories are embedded as texts alike, so that both lie in one space.
+    """
+
+    def __init__(self, embed_model: BaseEmbedding) -> None:
+        self.embed_model = embed_model
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """Rows of shape ``(len(texts), d)``."""
+        return np.asarray(self.embed_model.get_text_embedding_batch(list(texts)), dtype=np.float32)
+
+    async def aembed(self, texts: Sequence[str]) -> Matrix:
+        """The same, without blocking the event loop."""
+        return np.asarray(await self.embed_model.aget_text_embedding_batch(list(texts)), dtype=np.float32)
+
+
+def open_memory(
+    place: str | PathLike[str],
+    *,
+    llm: llms.LLM | LLM | None = None,
+    embed_model: BaseEmbedding | Embedder | None = None,
+    config: RMMConfig | None = None,
+    clock: Callable[[], datetime] | None = None,
+    on_reflection: Callable[[ReflectionReport], None] | None = None,
+) -> ReflectiveMemory:
+    """The memory at ``place``, with LlamaIndex's models as they are.
+
+    Args:
+        place: The path of a file, or ``":memory:"``.
+        llm: Reflects on sessions: LlamaIndex's or one of the core's. Without one, memories are made of the users' own
+            sentences.
+        embed_model: LlamaIndex's, or an embedder of the core's.
+        config: Settings.
+        clock: Tells the time; timezone-aware.
+        on_reflection: Called with the report of every reflection.
+
+    Raises:
+        ConfigError: When a model is of no kind that works here.
+    """
+    return ReflectiveMemory.open(
+        place,
+        llm=_as_llm(llm),
+        embedder=_as_embedder(embed_model),
+        config=config,
+        clock=clock,
+        on_reflection=on_reflection,
+    )
+
+
+def checked_memory(memory: Any) -> ReflectiveMemory:
+    """A memory, as the adapters take one.
+
+    Raises:
+        ConfigError: When it is something else, such as the path of one.
+    """
+    if not isinstance(memory, ReflectiveMemory):
+        raise ConfigError(f"memory is what llamaindex_rmm.open_memory returns; got {type(memory).__name__}")
+    return memory
+
+
+def _as_llm(llm: Any) -> LLM | None:
+    if isinstance(llm, llms.LLM):
+        return IndexLLM(llm)
+    if llm is None or isinstance(llm, LLM):
+        return llm
+    raise ConfigError(f"llm is a LlamaIndex LLM or a rmm_core.LLM; got {type(llm).__name__}")
+
+
+def _as_embedder(embed_model: Any) -> Embedder:
+    if isinstance(embed_model, BaseEmbedding):
+        return IndexEmbedder(embed_model)
+    if isinstance(embed_model, Embedder):
+        return embed_model
+    wanted = "embed_model is a LlamaIndex embedding or a rmm_core.Embedder, for example "
+    example = "rmm_core.models.SentenceTransformerEmbedder('all-MiniLM-L6-v2')"
+    raise ConfigError(f"{wanted}{example}; got {type(embed_model).__name__}")
