@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from langchain_rmm import citations_of, hide_markers, open_memory
+from langchain_rmm import citations_of, hide_markers, open_memory, with_markers
 
 SESSIONS = {
     "first lesson": (
@@ -53,8 +53,9 @@ def main() -> None:
         def answer(state: State, config: RunnableConfig) -> dict:
             recalled = memory.recent.get(config["configurable"]["user_id"], state["recall_id"])
             rules = SystemMessage(f"You teach Portuguese. Answer in one sentence.\n\n{recalled.instructions()}")
-            # It streams without markers; what they said stands in the message's response_metadata.
-            return {"messages": [hide_markers(chosen.model, recalled).invoke([rules, *state["messages"]])]}
+            # The model sees its earlier markers; what it streams has none, they stand in response_metadata.
+            said = with_markers(state["messages"], recalled)
+            return {"messages": [hide_markers(chosen.model, recalled).invoke([rules, *said])]}
 
         def record(state: State, config: RunnableConfig) -> None:
             user, thread = config["configurable"]["user_id"], config["configurable"]["thread_id"]

@@ -16,7 +16,7 @@ from rmm_core.errors import MissingDependencyError
 if TYPE_CHECKING:
     from langchain_rmm._backend import ChatModelLLM, EmbeddingsEmbedder, open_memory
     from langchain_rmm.chat_history import RMMChatMessageHistory
-    from langchain_rmm.markers import citations_of, hide_markers
+    from langchain_rmm.markers import citations_of, hide_markers, with_markers
     from langchain_rmm.memory import RMMMemory
     from langchain_rmm.middleware import RMMMiddleware
     from langchain_rmm.output_parser import CitationOutputParser, CitedAnswer
@@ -41,6 +41,7 @@ _HOMES = {
     "memory_tools": "tools",
     "open_memory": "_backend",
     "turn_recorder": "recorder",
+    "with_markers": "markers",
 }
 __all__ = [
     "ChatModelLLM",
@@ -58,6 +59,7 @@ __all__ = [
     "memory_tools",
     "open_memory",
     "turn_recorder",
+    "with_markers",
 ]
 _PARTS = ("langchain_core", "langchain_classic", "langchain", "langgraph")
 

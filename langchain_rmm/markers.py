@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
@@ -15,6 +15,7 @@ from pydantic import Field
 
 from langchain_rmm._convert import text_of
 from rmm_core import Citations, CitationStream, Recall
+from rmm_core.prompts import NO_CITE
 
 METADATA_KEY = "reflective_memory"
 """Where ``response_metadata`` of an answer holds what it cites: plain data, and no text of a memory."""
@@ -64,6 +65,28 @@ def without_markers(message: M, recall: Recall) -> M:
     """A whole message without its markers, and with what it cites."""
     reader = _Reader(recall)
     return reader.end(reader.read(message))
+
+
+def with_markers(messages: Sequence[AnyMessage], recall: Recall) -> list[AnyMessage]:
+    """Messages for a model's request, its earlier answers with the markers they had, in the numbers of this recall.
+
+    A model that sees its own answers without markers stops citing; what the app keeps and shows stays without them.
+    """
+    numbers = {shown.memory.id: shown.number for shown in recall.shown}
+    return [_marked(message, numbers) for message in messages]
+
+
+def _marked(message: AnyMessage, numbers: Mapping[str, int]) -> AnyMessage:
+    noted = message.response_metadata.get(METADATA_KEY)
+    if not isinstance(noted, dict) or not isinstance(message, AIMessage) or message.tool_calls:
+        return message
+    found = sorted(numbers[i] for i in noted["memory_ids"] if i in numbers)
+    marker = f" [{', '.join(map(str, found))}]" if found else f" {NO_CITE}" if noted["status"] == "none" else ""
+    content = message.content
+    if not marker:
+        return message
+    marked = content + marker if isinstance(content, str) else [*content, {"type": "text", "text": marker}]
+    return message.model_copy(update={"content": marked})
 
 
 class _Reader:

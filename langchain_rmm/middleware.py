@@ -15,7 +15,7 @@ from langgraph.runtime import Runtime
 from langchain_rmm._backend import checked_memory
 from langchain_rmm._convert import message_key, spoken
 from langchain_rmm._who import Sittings, Who, checked_user, who
-from langchain_rmm.markers import citations_of, hide_markers, without_markers
+from langchain_rmm.markers import citations_of, hide_markers, with_markers, without_markers
 from rmm_core import (
     Attachment,
     Chat,
@@ -292,6 +292,7 @@ def _shown(request: ModelRequest[Any], recall: Recall) -> ModelRequest[Any]:
     """The request as the model gets it: with the memories, and with a model that hides its markers."""
     cites = request.response_format is None
     if cites:
+        request = request.override(messages=with_markers(request.messages, recall))
         try:
             request = request.override(model=hide_markers(request.model, recall))
         except (

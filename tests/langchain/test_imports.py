@@ -25,6 +25,7 @@ EXPECTED = [
     "memory_tools",
     "open_memory",
     "turn_recorder",
+    "with_markers",
 ]
 
 

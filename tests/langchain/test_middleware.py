@@ -1,5 +1,6 @@
 """An agent with memory: what the model is shown, what state keeps, who is who."""
 
+import re
 import warnings
 from datetime import timedelta
 from importlib.util import find_spec
@@ -40,6 +41,19 @@ def test_the_request_shows_memories_and_the_answer_hides_their_markers(agent, me
     assert memory.get("ann", noted["memory_ids"][0]).summary == f"User: {SECRET}"
     assert turns(memory) == [("user", "What must I not eat?"), ("agent", answer.text)]
     assert memory.status("ann").updates == 1
+
+
+def test_a_model_sees_its_own_citations_and_nobody_else_does(agent, memory, model, told):
+    told("ann", SECRET, "My sister plays the cello.")
+    talking = agent()
+    model.enqueue("No hazelnuts [1].", "I do not know that. [NO_CITE]", "Silent.", "None [2].")
+    for text in ("Am I allergic to hazelnuts?", "Hazelnuts?", "My allergic hazelnuts?", "Which of my hazelnuts?"):
+        ask(talking, text)
+    said = [m.text for m in model.history[-1] if isinstance(m, AIMessage)]
+    (number,) = re.findall(r'number="(\d)">\nSummary: User: I am allergic', shown(model))
+    assert said == [f"No hazelnuts. [{number}]", "I do not know that. [NO_CITE]", "Silent."]
+    kept = [m.text for m in talking.get_state(ANN).values["messages"] if isinstance(m, AIMessage)]
+    assert kept == ["No hazelnuts.", "I do not know that.", "Silent.", "None."]
 
 
 def test_a_first_turn_is_left_as_it_is(agent, memory, model):
