@@ -17,6 +17,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_rmm._convert import text_of
 from rmm_core import LLM, ConfigError, Embedder, MissingDependencyError, ReflectionReport, ReflectiveMemory, RMMConfig
+from rmm_core import memory as memories
 from rmm_core.types import Matrix
 
 # Reflection often runs inside of somebody's agent: its tokens are not for the user's screen.
@@ -40,7 +41,7 @@ class ChatModelLLM:
         if schema is not None and self._refusals_left:
             try:
                 return text_of(self._bound(schema).invoke(prompt, _UNSEEN))
-            except Exception:
+            except Exception:  # providers differ in what a refused schema raises; asked without, an outage is raised
                 reply = text_of(self.model.invoke(prompt, _UNSEEN))
                 self._refusals_left -= 1  # it works without
                 return reply
@@ -51,7 +52,7 @@ class ChatModelLLM:
         if schema is not None and self._refusals_left:
             try:
                 return text_of(await self._bound(schema).ainvoke(prompt, _UNSEEN))
-            except Exception:
+            except Exception:  # providers differ in what a refused schema raises; asked without, an outage is raised
                 reply = text_of(await self.model.ainvoke(prompt, _UNSEEN))
                 self._refusals_left -= 1
                 return reply
@@ -115,14 +116,8 @@ def open_memory(
 
 
 def checked_memory(memory: Any) -> ReflectiveMemory:
-    """A memory, as the adapters take one.
-
-    Raises:
-        ConfigError: When it is something else, such as the path of one.
-    """
-    if not isinstance(memory, ReflectiveMemory):
-        raise ConfigError(f"memory is what langchain_rmm.open_memory returns; got {type(memory).__name__}")
-    return memory
+    """See :func:`rmm_core.memory.checked_memory`."""
+    return memories.checked_memory(memory, "langchain_rmm.open_memory")
 
 
 def _as_llm(model: Any) -> LLM:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.messages.utils import convert_to_messages
 
 from rmm_core import Attachment, InputError, Message, Recall, Turn
+from rmm_core.citable import described, only_recall, recalls_of
 from rmm_core.prompts import memory_text
 
 _MEDIA = {"image": "image", "audio": "audio", "video": "video", "file": "document"}
@@ -71,13 +72,6 @@ def message_key(message_id: str | None, text: str) -> str:
     return f"{message_id}:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}" if message_id else ""
 
 
-def messages_of(value: Any) -> list[BaseMessage]:
-    """Whatever LangChain takes for messages (texts, pairs, dicts, messages) as messages."""
-    if isinstance(value, str):
-        return [HumanMessage(value)]
-    return convert_to_messages([value] if isinstance(value, BaseMessage | dict | tuple) else value)
-
-
 def message_of(turn: Turn) -> BaseMessage:
     """A turn as a message; what came with it as blocks where a model can fetch it, else as its caption."""
     if turn.role == "agent":
@@ -99,16 +93,7 @@ def documents_of(recall: Recall) -> list[Document]:
         Document(
             id=shown.memory.id,
             page_content=memory_text(shown),
-            metadata={
-                **citable(recall, shown.number),
-                "memory_id": shown.memory.id,
-                "kind": shown.memory.kind,
-                "summary": shown.memory.summary,
-                "score": scores[shown.memory.id],
-                "created_at": shown.memory.created_at.isoformat(),
-                "updated_at": shown.memory.updated_at.isoformat(),
-                "evidence": [{"session_id": ref.session_id, "index": ref.index} for ref in shown.memory.evidence],
-            },
+            metadata=described(recall, shown) | {"score": scores[shown.memory.id]},
         )
         for shown in recall.shown
     ]
@@ -120,37 +105,17 @@ def numbered(documents: Sequence[Document]) -> list[tuple[int, Document]]:
     Those of one recall keep the number they have there, and others follow. Those of several recalls, whose numbers
     clash, are numbered anew, a memory that several of them found once.
     """
-    if len(_recalls(documents)) > 1:
+    if len(recalls_of(d.metadata for d in documents)) > 1:
         distinct = {d.metadata.get("memory_id", place): d for place, d in reversed(list(enumerate(documents)))}
         return list(enumerate(reversed(distinct.values()), start=1))
     last = max((d.metadata["index"] for d in documents if "recall_id" in d.metadata), default=0)
-    found = []
-    for document in documents:
-        if "recall_id" not in document.metadata:
-            last += 1
-        found.append((document.metadata["index"] if "recall_id" in document.metadata else last, document))
-    return found
-
-
-def citable(recall: Recall, number: int) -> dict[str, Any]:
-    """What a document's metadata need so that an answer that cites it can be learned from."""
-    return {"index": number, "recall_id": recall.id, "user_id": recall.user_id}
+    following = count(last + 1)
+    return [(d.metadata["index"] if "recall_id" in d.metadata else next(following), d) for d in documents]
 
 
 def recall_key(documents: Sequence[Document]) -> tuple[str, str] | None:
-    """The user and the id of the recall that documents come from; None when they are of none.
-
-    Raises:
-        InputError: When they are of several: numbers would not tell which.
-    """
-    keys = _recalls(documents)
-    if len(keys) > 1:
-        raise InputError("these documents come from several recalls: an answer is learned from with those of one")
-    return next(iter(keys), None)
-
-
-def _recalls(documents: Sequence[Document]) -> set[tuple[str, str]]:
-    return {(d.metadata["user_id"], d.metadata["recall_id"]) for d in documents if "recall_id" in d.metadata}
+    """The user and the id of the recall that documents come from; see :func:`rmm_core.citable.only_recall`."""
+    return only_recall((d.metadata for d in documents), "documents")
 
 
 def _attachment(block: Mapping[str, Any]) -> Attachment:

@@ -295,18 +295,16 @@ def _shown(request: ModelRequest[Any], recall: Recall) -> ModelRequest[Any]:
         request = request.override(messages=with_markers(request.messages, recall))
         try:
             request = request.override(model=hide_markers(request.model, recall))
-        except (
-            TypeError
-        ):  # a model that each call's config chooses; it streams its markers, its answer is cleaned below
+        except TypeError:  # each call's config chooses the model; its answer is cleaned below, its stream is not
             logger.warning("%s streams citation markers: they cannot be hidden in it", type(request.model).__name__)
     return _with_system_text(request, recall.instructions(cite=cites))
 
 
 def _with_system_text(request: ModelRequest[Any], text: str) -> ModelRequest[Any]:
     """The request with ``text`` in its system message, which stays first and keeps its own text first."""
-    if not hasattr(request, "system_message"):  # langchain 1.0
-        own_text = getattr(request, "system_prompt", None)
-        return request.override(system_prompt="\n\n".join(filter(None, (own_text, text))))  # type: ignore[call-arg]
+    if not hasattr(request, "system_message"):
+        whole = "\n\n".join(filter(None, (getattr(request, "system_prompt", None), text)))
+        return request.override(system_prompt=whole)  # type: ignore[call-arg]  # langchain 1.0 knows this one alone
     own = request.system_message
     if own is None:
         return request.override(system_message=SystemMessage(text))

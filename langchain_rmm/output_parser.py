@@ -118,7 +118,7 @@ class CitationOutputParser(BaseTransformOutputParser[CitedAnswer]):
                 yield CitedAnswer(visible)
         yield stream.last()
 
-    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[CitedAnswer]:  # noqa: A002
+    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[CitedAnswer]:  # noqa: A002 -- LangChain's name
         stream = _Stream(self._shown)
         async for chunk in input:
             if visible := stream.feed(chunk):

@@ -49,8 +49,8 @@ def turn_recorder(
     recorder = _Recorder(
         memory, user_id, session_id, (question_key, documents_key, answer_key), (user_name, agent_name)
     )
-    # It passes the config to a function that takes one; its annotations do not say so.
-    return RunnableGenerator(recorder.transform, recorder.atransform, name="turn_recorder")  # type: ignore[arg-type]
+    steps: Any = (recorder.transform, recorder.atransform)  # it hands them the config too, and its types do not say so
+    return RunnableGenerator(*steps, name="turn_recorder")
 
 
 class _Recorder:

@@ -10,9 +10,9 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import ensure_config
 from pydantic import ConfigDict, Field
 
-from langchain_rmm._convert import citable
 from langchain_rmm._who import agent_context, who
 from rmm_core import Recall, ReflectiveMemory
+from rmm_core.citable import citable, distinct
 from rmm_core.flow import Flow
 
 
@@ -50,20 +50,10 @@ class RMMReranker(BaseDocumentCompressor):
     def _ranking(self, documents: Sequence[Document], query: str, callbacks: Any) -> Flow[list[Document]]:
         metadata = callbacks.metadata if isinstance(callbacks, BaseCallbackManager) else None
         user_id = who(ensure_config(), agent_context(), metadata=metadata, user_id=self.user_id).user_id
-        named = _by_name(documents)
+        names = distinct(d.id or f"document {place}" for place, d in enumerate(documents))
+        named = dict(zip(names, documents, strict=True))
         texts = {name: d.page_content for name, d in named.items()}
         return _ranked((yield from self.memory.reranking(user_id, query, texts, self.top_n)), named)
-
-
-def _by_name(documents: Sequence[Document]) -> dict[str, Document]:
-    """Documents by their id, by their place where they have none or one that came before."""
-    named: dict[str, Document] = {}
-    for place, document in enumerate(documents):
-        name = document.id or f"document {place}"
-        while name in named:
-            name = f"{name} ({place})"
-        named[name] = document
-    return named
 
 
 def _ranked(recall: Recall, named: dict[str, Document]) -> list[Document]:

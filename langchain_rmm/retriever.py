@@ -51,8 +51,7 @@ class RMMRetriever(BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
         k: int | None,
     ) -> Flow[list[Document]]:
-        asking = who(ensure_config(), agent_context(), metadata=run_manager.metadata, user_id=self.user_id)
-        user_id = asking.user_id
+        user_id = who(ensure_config(), agent_context(), metadata=run_manager.metadata, user_id=self.user_id).user_id
         yield from self.memory.sessions.visiting(user_id)
         recall = yield from self.memory.recalling(user_id, query, self.k if k is None else k)
         return documents_of(recall)

@@ -16,6 +16,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from llamaindex_rmm._convert import text_of
 from rmm_core import LLM, ConfigError, Embedder, ReflectionReport, ReflectiveMemory, RMMConfig
+from rmm_core import memory as memories
 from rmm_core.types import Matrix
 
 
@@ -90,14 +91,8 @@ def open_memory(
 
 
 def checked_memory(memory: Any) -> ReflectiveMemory:
-    """A memory, as the adapters take one.
-
-    Raises:
-        ConfigError: When it is something else, such as the path of one.
-    """
-    if not isinstance(memory, ReflectiveMemory):
-        raise ConfigError(f"memory is what llamaindex_rmm.open_memory returns; got {type(memory).__name__}")
-    return memory
+    """See :func:`rmm_core.memory.checked_memory`."""
+    return memories.checked_memory(memory, "llamaindex_rmm.open_memory")
 
 
 def _as_llm(llm: Any) -> LLM | None:

@@ -17,7 +17,8 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from rmm_core import Attachment, InputError, Message, Recall, Turn
+from rmm_core import Attachment, Message, Recall, Turn
+from rmm_core.citable import described, only_recall
 from rmm_core.prompts import memory_text
 
 CAPTIONS = "captions"
@@ -77,15 +78,7 @@ def nodes_of(recall: Recall) -> list[NodeWithScore]:
     scores = {c.memory.id: c.score for c in recall.candidates}
     found = []
     for shown in recall.shown:
-        metadata = {
-            **citable(recall, shown.number),
-            "memory_id": shown.memory.id,
-            "kind": shown.memory.kind,
-            "summary": shown.memory.summary,
-            "created_at": shown.memory.created_at.isoformat(),
-            "updated_at": shown.memory.updated_at.isoformat(),
-            "evidence": [{"session_id": ref.session_id, "index": ref.index} for ref in shown.memory.evidence],
-        }
+        metadata = described(recall, shown)
         node = TextNode(
             id_=shown.memory.id,
             text=memory_text(shown),
@@ -97,22 +90,9 @@ def nodes_of(recall: Recall) -> list[NodeWithScore]:
     return found
 
 
-def citable(recall: Recall, number: int) -> dict[str, Any]:
-    """What a node's metadata need so that an answer that cites it can be learned from."""
-    return {"index": number, "recall_id": recall.id, "user_id": recall.user_id}
-
-
 def recall_key(nodes: Sequence[NodeWithScore]) -> tuple[str, str] | None:
-    """The user and the id of the recall that nodes come from; None when they are of none.
-
-    Raises:
-        InputError: When they are of several: numbers would not tell which.
-    """
-    found = [n.node.metadata for n in nodes if "recall_id" in n.node.metadata]
-    keys = {(str(m["user_id"]), str(m["recall_id"])) for m in found}
-    if len(keys) > 1:
-        raise InputError("these nodes come from several recalls: an answer is learned from with those of one")
-    return next(iter(keys), None)
+    """The user and the id of the recall that nodes come from; see :func:`rmm_core.citable.only_recall`."""
+    return only_recall((n.node.metadata for n in nodes), "nodes")
 
 
 _BLOCKS = {"image": ImageBlock, "audio": AudioBlock, "document": DocumentBlock}

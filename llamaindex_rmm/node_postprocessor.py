@@ -11,8 +11,8 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field
 
-from llamaindex_rmm._convert import citable
 from rmm_core import InputError, Recall, ReflectiveMemory
+from rmm_core.citable import citable, distinct
 from rmm_core.flow import Flow
 from rmm_core.inputs import checked_id
 
@@ -62,7 +62,7 @@ class RMMNodePostprocessor(BaseNodePostprocessor):
             raise InputError("nodes are ranked for a query: pass query_str=... or query_bundle=...")
         if not nodes:
             return []
-        named = _by_name(nodes)
+        named = dict(zip(distinct(n.node.node_id for n in nodes), nodes, strict=True))
         texts = {name: n.node.get_content(MetadataMode.EMBED) for name, n in named.items()}
         recall = yield from self.memory.reranking(self.user_id, query_bundle.query_str, texts, self.top_n)
         return _ranked(recall, named)
@@ -76,17 +76,6 @@ class RMMNodePostprocessor(BaseNodePostprocessor):
     def _end(self, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
         _dispatcher.event(ReRankEndEvent(nodes=nodes))
         return nodes
-
-
-def _by_name(nodes: Sequence[NodeWithScore]) -> dict[str, NodeWithScore]:
-    """Nodes by their id, those that come again by their place as well."""
-    named: dict[str, NodeWithScore] = {}
-    for place, node in enumerate(nodes):
-        name = node.node.node_id
-        while name in named:
-            name = f"{name} ({place})"
-        named[name] = node
-    return named
 
 
 def _ranked(recall: Recall, named: dict[str, NodeWithScore]) -> list[NodeWithScore]:

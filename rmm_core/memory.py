@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from rmm_core import transfer
 from rmm_core.chat import Chat
 from rmm_core.config import RMMConfig
 from rmm_core.drivers import Services, arun, run
-from rmm_core.errors import InputError, RMMError
+from rmm_core.errors import ConfigError, InputError, RMMError
 from rmm_core.extractive import ExtractiveAnswerer, ExtractiveReflector
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import aware, checked_config, checked_id, checked_models, checked_text, fresh_id, now
@@ -363,6 +363,21 @@ class ReflectiveMemory:
             yield from call(self.store.add_feedback, entry)
             yield from self.learning(recall)
         return citations
+
+
+def checked_memory(memory: Any, made_by: str) -> ReflectiveMemory:
+    """A memory, as adapters take one.
+
+    Args:
+        memory: What should be one.
+        made_by: The function that makes one there.
+
+    Raises:
+        ConfigError: When it is something else, such as the path of one.
+    """
+    if not isinstance(memory, ReflectiveMemory):
+        raise ConfigError(f"memory is what {made_by} returns; got {type(memory).__name__}")
+    return memory
 
 
 def _checked_m(top_m: int | None) -> int | None:

@@ -85,7 +85,8 @@ class Sessions:
         waiting = yield from call(self._store.pending, idle_since=idle_since, user_id=user_id)
         reports = []
         for session in waiting:
-            reports.append((yield from self.reflecting(session.user_id, session.id)))  # noqa: PERF401
+            report = yield from self.reflecting(session.user_id, session.id)
+            reports.append(report)
         return reports
 
     def ending(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_rmm._convert import attachments_of, documents_of, message_of, messages_of, recall_key, spoken, text_of
+from langchain_rmm._convert import attachments_of, documents_of, message_of, recall_key, spoken, text_of
 from rmm_core import Attachment, InputError, Turn
 from tests.conftest import T0
 
@@ -96,20 +96,6 @@ def test_what_somebody_said():
 )
 def test_what_nobody_said(message):
     assert spoken(message) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "messages"),
-    [
-        ("hi", [("human", "hi")]),
-        (HumanMessage("hi"), [("human", "hi")]),
-        (("system", "be brief"), [("system", "be brief")]),
-        ({"role": "assistant", "content": "hi"}, [("ai", "hi")]),
-        ([("user", "hi"), AIMessage("hello")], [("human", "hi"), ("ai", "hello")]),
-    ],
-)
-def test_whatever_langchain_takes_for_messages(value, messages):
-    assert [(m.type, m.text) for m in messages_of(value)] == messages
 
 
 def test_turns_as_messages():

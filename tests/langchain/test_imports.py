@@ -114,7 +114,7 @@ import sys
 sys.modules["langchain_rmm._convert"] = None
 import langchain_rmm
 try:
-    langchain_rmm.RMMReranker
+    langchain_rmm.RMMRetriever
 except ImportError as error:
     print(type(error).__name__, error.name)"""
     assert python(code) == "ModuleNotFoundError langchain_rmm._convert"
