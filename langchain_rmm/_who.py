@@ -11,9 +11,8 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from rmm_core import Chat, InputError, NotFoundError, ReflectiveMemory
+from rmm_core import InputError
 from rmm_core.bounded import Bounded
-from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id, fresh_id
 
 _WHERE = (
@@ -129,17 +128,3 @@ class Sittings:
             return who.session_id
         last = self._last.pop(who.user_id)
         return None if last is None else last[0]
-
-
-def going_on(memory: ReflectiveMemory, user_id: str, name: str, *, user_name: str, agent_name: str) -> Flow[Chat]:
-    """The session that goes on under a name the app uses again after clearing it: name, name/2, name/3 ..."""
-    number, session_id = 1, name
-    while True:
-        try:
-            ended = (yield from call(memory.store.session, user_id, session_id)).ended
-        except NotFoundError:
-            ended = False
-        if not ended:
-            return memory.chat(user_id, session_id=session_id, user_name=user_name, agent_name=agent_name)
-        number += 1
-        session_id = f"{name}/{number}"

@@ -9,9 +9,9 @@ from langchain_core.messages import BaseMessage
 
 from langchain_rmm._backend import checked_memory
 from langchain_rmm._convert import message_of, spoken
-from langchain_rmm._who import going_on
 from langchain_rmm.markers import reply_of
 from rmm_core import Chat, Message, ReflectiveMemory
+from rmm_core.chat import going_on
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id
 

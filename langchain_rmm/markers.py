@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from langchain_rmm._convert import text_of
 from rmm_core import Citations, CitationStream, Recall
-from rmm_core.prompts import NO_CITE
+from rmm_core.citable import marker
 
 METADATA_KEY = "reflective_memory"
 """Where ``response_metadata`` of an answer holds what it cites: plain data, and no text of a memory."""
@@ -72,20 +72,18 @@ def with_markers(messages: Sequence[AnyMessage], recall: Recall) -> list[AnyMess
 
     A model that sees its own answers without markers stops citing; what the app keeps and shows stays without them.
     """
-    numbers = {shown.memory.id: shown.number for shown in recall.shown}
-    return [_marked(message, numbers) for message in messages]
+    return [_marked(message, recall) for message in messages]
 
 
-def _marked(message: AnyMessage, numbers: Mapping[str, int]) -> AnyMessage:
+def _marked(message: AnyMessage, recall: Recall) -> AnyMessage:
     noted = message.response_metadata.get(METADATA_KEY)
     if not isinstance(noted, dict) or not isinstance(message, AIMessage) or message.tool_calls:
         return message
-    found = sorted(numbers[i] for i in noted["memory_ids"] if i in numbers)
-    marker = f" [{', '.join(map(str, found))}]" if found else f" {NO_CITE}" if noted["status"] == "none" else ""
-    content = message.content
-    if not marker:
+    again = marker(recall, noted["memory_ids"], noted["status"])
+    if not again:
         return message
-    marked = content + marker if isinstance(content, str) else [*content, {"type": "text", "text": marker}]
+    content = message.content
+    marked = f"{content} {again}" if isinstance(content, str) else [*content, {"type": "text", "text": f" {again}"}]
     return message.model_copy(update={"content": marked})
 
 

@@ -9,9 +9,9 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from langchain_rmm._convert import attachments_of, message_of, text_of
-from langchain_rmm._who import going_on
 from langchain_rmm.markers import reply_of
 from rmm_core import Answer, Chat, InputError, Recall, ReflectionReport, ReflectiveMemory, Turn
+from rmm_core.chat import going_on
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id, fresh_id
 

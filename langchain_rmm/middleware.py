@@ -20,9 +20,7 @@ from rmm_core import (
     Attachment,
     Chat,
     Citations,
-    DimensionError,
     Message,
-    ModelError,
     NotFoundError,
     Recall,
     ReflectionReport,
@@ -152,12 +150,8 @@ class RMMMiddleware(AgentMiddleware[RMMState, Any]):
         key = (turn.user_id, self._sittings.session(turn), _message(said[-1]).key)
         recall = self._recalled(key)
         if recall is None:
-            try:
-                recall = yield from self.memory.recalling(turn.user_id, said[-1]["text"])
-            except DimensionError:
-                raise  # somebody has to decide what to do about it
-            except (ModelError, StoreError):
-                logger.exception("the memory cannot be searched; the model answers without it")
+            recall = yield from self.memory.recalling_or_none(turn.user_id, said[-1]["text"])
+            if recall is None:
                 return None
             self._recalls.put(key, recall.id)
         return recall if recall.shown else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from llama_index.core import llms
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from llamaindex_rmm._convert import text_of
+from llamaindex_rmm._registry import register
 from rmm_core import LLM, ConfigError, Embedder, ReflectionReport, ReflectiveMemory, RMMConfig
 from rmm_core import memory as memories
 from rmm_core.types import Matrix
@@ -68,6 +69,8 @@ def open_memory(
 ) -> ReflectiveMemory:
     """The memory at ``place``, with LlamaIndex's models as they are.
 
+    What LlamaIndex saves of an agent's context names it by its place: open it there before the context is restored.
+
     Args:
         place: The path of a file, or ``":memory:"``.
         llm: Reflects on sessions: LlamaIndex's or one of the core's. Without one, memories are made of the users' own
@@ -80,7 +83,7 @@ def open_memory(
     Raises:
         ConfigError: When a model is of no kind that works here.
     """
-    return ReflectiveMemory.open(
+    memory = ReflectiveMemory.open(
         place,
         llm=_as_llm(llm),
         embedder=_as_embedder(embed_model),
@@ -88,6 +91,7 @@ def open_memory(
         clock=clock,
         on_reflection=on_reflection,
     )
+    return register(memory, fspath(place))
 
 
 def checked_memory(memory: Any) -> ReflectiveMemory:

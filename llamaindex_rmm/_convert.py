@@ -14,18 +14,29 @@ from llama_index.core.base.llms.types import (
     ImageBlock,
     MessageRole,
     TextBlock,
+    ToolCallBlock,
 )
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from rmm_core import Attachment, Message, Recall, Turn
-from rmm_core.citable import described, only_recall
-from rmm_core.prompts import memory_text
+from rmm_core.citable import citable, described, only_recall
+from rmm_core.prompts import memory_text, numbered_memory
 
 CAPTIONS = "captions"
 """The key of a message's ``additional_kwargs`` that holds the captions of its media, in order; blocks have no place for
 them."""
 
 _FETCHABLE = ("http://", "https://")
+_THOUGHT, _ANSWER = "Thought:", "Answer:"
+
+
+class Words(TextBlock):
+    """A text that is no template: engines put a history through theirs, and braces in what people say are no slots."""
+
+    @property
+    def templatable_attributes(self) -> list[str]:
+        """None."""
+        return []
 
 
 def text_of(message: ChatMessage) -> str:
@@ -37,6 +48,34 @@ def text_of(message: ChatMessage) -> str:
         elif isinstance(block, CitableBlock):
             texts += [part.text for part in block.content if isinstance(part, TextBlock)]
     return "\n".join(texts)
+
+
+def with_text(message: ChatMessage, text: str) -> ChatMessage:
+    """A copy of a message with its words replaced; one without words stays as it is."""
+    blocks: list[Any] = []
+    for block in message.blocks:
+        if not isinstance(block, TextBlock):
+            blocks.append(block)
+        elif not any(isinstance(b, TextBlock) for b in blocks):
+            blocks.append(block.model_copy(update={"text": text}))
+    return message.model_copy(update={"blocks": blocks})
+
+
+def answer_of(text: str) -> str:
+    """What a reply says to the user: all of it, or what a ReAct agent that thinks aloud puts behind ``Answer:``."""
+    if text.lstrip().startswith(_THOUGHT):
+        for thinking in (text[text.rfind(f"\n{_THOUGHT}") + 1 :], text):
+            _, answers, answer = thinking.partition(_ANSWER)
+            if answers:
+                return answer.strip()
+    return text.strip()
+
+
+def answers_of(text: str) -> set[str]:
+    """What an engine or an agent may take a reply's answer to be: a ReAct agent looks for its thoughts anywhere."""
+    _, thinks, rest = text.partition(_THOUGHT)
+    _, answers, answer = rest.partition(_ANSWER)
+    return {answer_of(text), answer.strip()} if thinks and answers else {answer_of(text)}
 
 
 def attachments_of(message: ChatMessage) -> tuple[Attachment, ...]:
@@ -52,13 +91,16 @@ def attachments_of(message: ChatMessage) -> tuple[Attachment, ...]:
 
 
 def spoken(message: ChatMessage) -> Message | None:
-    """A message as something said; None for what nobody said: system and tool messages, tool calls."""
+    """A message as something said; None for what nobody said: system and tool messages, and what calls a tool."""
     text = text_of(message)
+    if message.additional_kwargs.get("tool_calls") or any(isinstance(b, ToolCallBlock) for b in message.blocks):
+        return None
     if message.role == MessageRole.USER:
         attachments = attachments_of(message)
         return Message("user", text, attachments=attachments) if text.strip() or attachments else None
     if message.role in (MessageRole.ASSISTANT, MessageRole.CHATBOT, MessageRole.MODEL):
-        return Message("agent", text) if text.strip() else None
+        said = answer_of(text)
+        return Message("agent", said) if said else None
     return None
 
 
@@ -73,21 +115,47 @@ def message_of(turn: Turn) -> ChatMessage:
     return ChatMessage(role=MessageRole.USER, blocks=blocks, additional_kwargs=kwargs)
 
 
-def nodes_of(recall: Recall) -> list[NodeWithScore]:
-    """The memories a recall shows, as nodes; their metadata stay out of what models and embedders read."""
+def nodes_of(recall: Recall, *, cite: bool, when_empty: str | None) -> list[NodeWithScore]:
+    """The memories a recall shows, as nodes; their metadata stay out of what models and embedders read.
+
+    Args:
+        recall: The recall.
+        cite: Whether models read the nodes fenced under their numbers.
+        when_empty: The text of a node that stands in for memories where none is shown.
+    """
+    if not recall.shown and when_empty is not None:
+        return [NodeWithScore(node=_node("no-memories", when_empty, citable(recall, 0)), score=0.0)]
     scores = {c.memory.id: c.score for c in recall.candidates}
     found = []
     for shown in recall.shown:
-        metadata = described(recall, shown)
-        node = TextNode(
-            id_=shown.memory.id,
-            text=memory_text(shown),
-            metadata=metadata,
-            excluded_llm_metadata_keys=list(metadata),
-            excluded_embed_metadata_keys=list(metadata),
-        )
-        found.append(NodeWithScore(node=node, score=scores[shown.memory.id]))
+        node = _node(shown.memory.id, memory_text(shown), described(recall, shown))
+        found.append(NodeWithScore(node=show_number(node) if cite else node, score=scores[shown.memory.id]))
     return found
+
+
+def show_number(node: TextNode) -> TextNode:
+    """Let models read a node of ours fenced under its number; its own text and what embedders read stay as they are."""
+    number, recall_id = node.metadata["index"], node.metadata["recall_id"]
+    node.excluded_llm_metadata_keys = [k for k in node.excluded_llm_metadata_keys if k != "index"]
+    node.text_template = numbered_memory(number, node.text_template, recall_id)
+    return node
+
+
+def stands_in(node: NodeWithScore) -> bool:
+    """Whether a node says that there is no memory."""
+    return "recall_id" in node.node.metadata and node.node.metadata.get("index") == 0
+
+
+def _node(name: str, text: str, metadata: dict[str, Any]) -> TextNode:
+    hidden = list(metadata)
+    return TextNode(
+        id_=name,
+        text=text,
+        metadata=metadata,
+        text_template="{content}",
+        excluded_llm_metadata_keys=hidden,
+        excluded_embed_metadata_keys=hidden,
+    )
 
 
 def recall_key(nodes: Sequence[NodeWithScore]) -> tuple[str, str] | None:

@@ -7,10 +7,11 @@ from typing import Any
 
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field
 
+from llamaindex_rmm._convert import show_number, stands_in
 from rmm_core import InputError, Recall, ReflectiveMemory
 from rmm_core.citable import citable, distinct
 from rmm_core.flow import Flow
@@ -29,11 +30,13 @@ class RMMNodePostprocessor(BaseNodePostprocessor):
         memory: Its reranker and its embedder are used; nodes are not stored in it.
         user_id: Whose reranker.
         top_n: How many nodes are kept; the configured M when left out.
+        cite: Whether models read the nodes under their numbers, for answers that cite: :data:`CITING_QA_TEMPLATE`.
     """
 
     memory: ReflectiveMemory = Field(repr=False, exclude=True)
     user_id: str
     top_n: int | None = Field(default=None, ge=0)
+    cite: bool = False
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse a user that cannot be one."""
@@ -60,12 +63,13 @@ class RMMNodePostprocessor(BaseNodePostprocessor):
     def _ranking(self, nodes: Sequence[NodeWithScore], query_bundle: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         if query_bundle is None:
             raise InputError("nodes are ranked for a query: pass query_str=... or query_bundle=...")
-        if not nodes:
-            return []
+        nodes = [n for n in nodes if not stands_in(n)] or list(nodes)
+        if all(map(stands_in, nodes)):
+            return list(nodes)
         named = dict(zip(distinct(n.node.node_id for n in nodes), nodes, strict=True))
         texts = {name: n.node.get_content(MetadataMode.EMBED) for name, n in named.items()}
         recall = yield from self.memory.reranking(self.user_id, query_bundle.query_str, texts, self.top_n)
-        return _ranked(recall, named)
+        return _ranked(recall, named, self.cite)
 
     def _begin(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> None:
         count = self.memory.config.top_m if self.top_n is None else self.top_n
@@ -78,7 +82,7 @@ class RMMNodePostprocessor(BaseNodePostprocessor):
         return nodes
 
 
-def _ranked(recall: Recall, named: dict[str, NodeWithScore]) -> list[NodeWithScore]:
+def _ranked(recall: Recall, named: dict[str, NodeWithScore], cite: bool) -> list[NodeWithScore]:
     scores = {c.memory.id: c.score for c in recall.candidates}
     found = []
     for shown in recall.shown:
@@ -86,5 +90,7 @@ def _ranked(recall: Recall, named: dict[str, NodeWithScore]) -> list[NodeWithSco
         node = old.model_copy(update={"metadata": old.metadata | citable(recall, shown.number)})
         for keys in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
             setattr(node, keys, [*getattr(old, keys), *citable(recall, 0)])
+        if cite and isinstance(node, TextNode):
+            node = show_number(node)
         found.append(NodeWithScore(node=node, score=scores[shown.memory.id]))
     return found

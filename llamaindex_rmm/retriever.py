@@ -6,6 +6,7 @@ from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llamaindex_rmm._backend import checked_memory
@@ -13,6 +14,21 @@ from llamaindex_rmm._convert import nodes_of
 from rmm_core import ReflectiveMemory
 from rmm_core.flow import Flow
 from rmm_core.inputs import checked_id
+from rmm_core.prompts import HOST_RULES, NO_MEMORIES
+
+CITING_QA_TEMPLATE = PromptTemplate(
+    f"""What this user said in earlier sessions, and what else was found for the question, follows as numbered memories.
+
+{HOST_RULES}
+
+<memories>
+{{context_str}}
+</memories>
+
+Question: {{query_str}}
+Answer:"""
+)
+"""A ``text_qa_template`` for nodes that show their numbers: answers cite them."""
 
 
 class RMMRetriever(BaseRetriever):
@@ -25,6 +41,9 @@ class RMMRetriever(BaseRetriever):
         memory: The memory.
         user_id: Whose memories.
         similarity_top_k: How many nodes; the configured M when left out.
+        cite: Whether models read the nodes under their numbers, for answers that cite: :data:`CITING_QA_TEMPLATE`.
+        when_empty: What the one node says that stands in when there is no memory yet: LlamaIndex's engines answer an
+            empty list with "Empty Response" and never ask the model. None for an empty list.
         callback_manager: LlamaIndex's.
     """
 
@@ -34,6 +53,8 @@ class RMMRetriever(BaseRetriever):
         *,
         user_id: str,
         similarity_top_k: int | None = None,
+        cite: bool = False,
+        when_empty: str | None = NO_MEMORIES,
         callback_manager: CallbackManager | None = None,
         **options: Any,
     ) -> None:
@@ -41,6 +62,8 @@ class RMMRetriever(BaseRetriever):
         self.memory = checked_memory(memory)
         self.user_id = checked_id(user_id, "user_id")
         self.similarity_top_k = similarity_top_k
+        self.cite = cite
+        self.when_empty = when_empty
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return self.memory.run(self._finding(query_bundle))
@@ -51,4 +74,4 @@ class RMMRetriever(BaseRetriever):
     def _finding(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         yield from self.memory.sessions.visiting(self.user_id)
         recall = yield from self.memory.recalling(self.user_id, query_bundle.query_str, self.similarity_top_k)
-        return nodes_of(recall)
+        return nodes_of(recall, cite=self.cite, when_empty=self.when_empty)

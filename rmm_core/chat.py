@@ -233,3 +233,17 @@ class Chat:
     def _history(self) -> Flow[str]:
         turns = yield from call(self._memory.store.turns, self.user_id, self.session_id)
         return "\n".join(f"{as_data(t.speaker)}: {as_data(t.content)}" for t in turns[-_HISTORY_TURNS:])
+
+
+def going_on(memory: ReflectiveMemory, user_id: str, name: str, *, user_name: str, agent_name: str) -> Flow[Chat]:
+    """The session that goes on under a name the app uses again after clearing it: name, name/2, name/3 ..."""
+    number, session_id = 1, name
+    while True:
+        try:
+            ended = (yield from call(memory.store.session, user_id, session_id)).ended
+        except NotFoundError:
+            ended = False
+        if not ended:
+            return memory.chat(user_id, session_id=session_id, user_name=user_name, agent_name=agent_name)
+        number += 1
+        session_id = f"{name}/{number}"

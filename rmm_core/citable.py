@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rmm_core.errors import InputError
+from rmm_core.prompts import NO_CITE
 from rmm_core.recall import Recall
-from rmm_core.types import Shown
+from rmm_core.types import CitationStatus, Shown
 
 
 def citable(recall: Recall, number: int) -> dict[str, Any]:
@@ -27,6 +28,15 @@ def described(recall: Recall, shown: Shown) -> dict[str, Any]:
         "updated_at": memory.updated_at.isoformat(),
         "evidence": [{"session_id": ref.session_id, "index": ref.index} for ref in memory.evidence],
     }
+
+
+def marker(recall: Recall, memory_ids: Sequence[str], status: CitationStatus) -> str:
+    """The marker that an earlier answer has in the numbers of this recall; empty when it has none there."""
+    numbers = {shown.memory.id: shown.number for shown in recall.shown}
+    found = sorted(numbers[i] for i in memory_ids if i in numbers)
+    if found:
+        return f"[{', '.join(map(str, found))}]"
+    return NO_CITE if status == "none" and recall.shown else ""
 
 
 def recalls_of(metadata: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:

@@ -13,7 +13,7 @@ from rmm_core import transfer
 from rmm_core.chat import Chat
 from rmm_core.config import RMMConfig
 from rmm_core.drivers import Services, arun, run
-from rmm_core.errors import ConfigError, InputError, RMMError
+from rmm_core.errors import ConfigError, DimensionError, InputError, ModelError, RMMError, StoreError
 from rmm_core.extractive import ExtractiveAnswerer, ExtractiveReflector
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import aware, checked_config, checked_id, checked_models, checked_text, fresh_id, now
@@ -327,6 +327,20 @@ class ReflectiveMemory:
         query, user_id = checked_text(query, "query"), checked_id(user_id, "user_id")
         recall = yield from self._recaller.recall(fresh_id(), user_id, query, top_m=_checked_m(top_m))
         return self.recent.add(recall)
+
+    def recalling_or_none(self, user_id: str, query: str) -> Flow[Recall | None]:
+        """A recall for a host whose model has to answer anyway: a memory that cannot be searched is logged, not raised.
+
+        Raises:
+            DimensionError: When the bank was built with another embedder: somebody has to decide what to do about it.
+        """
+        try:
+            return (yield from self.recalling(user_id, query))
+        except DimensionError:
+            raise
+        except (ModelError, StoreError):
+            logger.exception("the memory cannot be searched; the model answers without it")
+            return None
 
     def reranking(
         self, user_id: str, query: str, documents: Mapping[str, str], top_m: int | None = None

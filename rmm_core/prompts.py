@@ -16,6 +16,7 @@ from rmm_core.types import Role, Session, Shown, Turn
 
 NO_TRAIT = "NO_TRAIT"
 NO_CITE = "[NO_CITE]"
+NO_MEMORIES = "(no memories were found)"
 
 EXTRACTION_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -38,6 +39,9 @@ EXTRACTION_SCHEMA: dict[str, Any] = {
 
 _MARKER = re.compile(r"[\[\u3010\uff3b](?=\s{0,3}(?:\^?\d|#|memor|no[_ ]cite))", re.IGNORECASE)
 _TAG = re.compile(r"<(?=\s{0,3}/?\s{0,3}(?:memor|session|turns?\b))", re.IGNORECASE)
+_OPENING = re.compile(r'<memories(?: recall="\w{1,64}")?>')
+_NAMED = re.compile(r'<memor(?:ies|y number="\d{1,3}") recall="(\w{1,64})">')
+_NUMBERED = re.compile(r'<memory number="(\d{1,3})"')
 
 
 def as_data(text: str, indent: str = "    ") -> str:
@@ -59,8 +63,8 @@ def without_memories(text: str) -> str:
     if text.startswith(_ANSWER_OPENING):
         text = text.rpartition("\nQuestion: ")[2].removesuffix("\nAnswer:")
     kept, rest = [], text
-    while (start := rest.find("<memories>")) >= 0 and (end := rest.find("</memories>", start)) >= 0:
-        kept.append(rest[:start])
+    while (start := _OPENING.search(rest)) and (end := rest.find("</memories>", start.end())) >= 0:
+        kept.append(rest[: start.start()])
         rest = rest[end + len("</memories>") :]
     return "".join([*kept, rest]).strip() if kept else text
 
@@ -201,19 +205,26 @@ def shown_memory(shown: Shown) -> str:
     return numbered_memory(shown.number, memory_text(shown))
 
 
-def numbered_memory(number: int, text: str) -> str:
-    """A text of :func:`memory_text`, fenced under its number."""
-    return f'<memory number="{number}">\n{text}\n</memory>'
+def numbered_memory(number: int, text: str, recall_id: str = "") -> str:
+    """A text of :func:`memory_text`, fenced under its number, which may name the recall it comes from."""
+    recall = f' recall="{recall_id}"' if recall_id else ""
+    return f'<memory number="{number}"{recall}>\n{text}\n</memory>'
 
 
-def memory_block(shown: Sequence[Shown]) -> str:
+def memory_block(shown: Sequence[Shown], recall_id: str = "") -> str:
     """All shown memories, numbered and fenced; a line that says so when there are none."""
-    return fenced([shown_memory(s) for s in shown])
+    return fenced([shown_memory(s) for s in shown], recall_id)
 
 
-def fenced(memories: Sequence[str]) -> str:
-    """Numbered memories in the fence around all of them."""
-    return "\n".join(["<memories>", *(memories or ["(no memories were found)"]), "</memories>"])
+def fenced(memories: Sequence[str], recall_id: str = "") -> str:
+    """Numbered memories in the fence around all of them, which may name the recall they come from."""
+    opening = f'<memories recall="{recall_id}">' if recall_id else "<memories>"
+    return "\n".join([opening, *(memories or [NO_MEMORIES]), "</memories>"])
+
+
+def read_fences(prompt: str) -> tuple[set[str], int]:
+    """The recalls whose memories stand in a prompt, where its fences name them, and the highest number of a memory."""
+    return set(_NAMED.findall(prompt)), max(map(int, _NUMBERED.findall(prompt)), default=0)
 
 
 _CITE = """\

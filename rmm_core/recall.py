@@ -36,13 +36,15 @@ class Recall:
         """The memories alone, numbered and fenced, for a prompt of your own."""
         return memory_block(self.shown)
 
-    def instructions(self, *, cite: bool = True) -> str:
+    def instructions(self, *, cite: bool = True, named: bool = False) -> str:
         """The memories with the rules for using them, for the system prompt of an app; empty when none is shown.
 
         Args:
             cite: Whether to ask for citations; not where the reply is to be parsed.
+            named: Whether the fence names this recall, for hosts that learn from the prompt alone what was shown.
         """
-        return host_instructions(self.block(), cite=cite) if self.shown else ""
+        block = memory_block(self.shown, self.id if named else "")
+        return host_instructions(block, cite=cite) if self.shown else ""
 
     def prompt(self, query: str | None = None, history: str = "") -> str:
         """The whole answering prompt: instructions, memories, question.

@@ -5,17 +5,20 @@ from __future__ import annotations
 from rmm_core.bounded import Bounded
 from rmm_core.errors import NotFoundError
 from rmm_core.recall import Recall
+from rmm_core.types import Citations
 
 
 class RecentRecalls:
-    """The last recalls of this process; safe for threads.
+    """The last recalls of this process, and the answers that were read for them; safe for threads.
 
     Args:
-        held: How many are kept; each is some tens of kilobytes.
+        held: How many of each are kept; a recall is some tens of kilobytes.
     """
 
     def __init__(self, held: int = 512) -> None:
         self._recalls: Bounded[str, Recall] = Bounded(held)
+        self._read: Bounded[tuple[str, str], tuple[Recall, Citations]] = Bounded(held)
+        self._recorded: Bounded[tuple[str, str], tuple[Recall, Citations]] = Bounded(held)
 
     def add(self, recall: Recall) -> Recall:
         """Keep a recall, and return it."""
@@ -41,8 +44,30 @@ class RecentRecalls:
         mine = (r for _, r in self._recalls.newest_first() if r.user_id == user_id and r.query == query)
         return next(mine, None)
 
+    def read(self, recall_id: str, citations: Citations) -> None:
+        """Note what was read from a model's answer before its host sees the text alone."""
+        recall = self._recalls.get(recall_id)
+        if recall is not None:
+            self._read.put((recall.user_id, citations.text.strip()), (recall, citations))
+
+    def take(self, user_id: str, text: str) -> tuple[Recall, Citations] | None:
+        """What was read from an answer of these words, once; None when nothing was."""
+        return self._read.pop((user_id, text.strip()))
+
+    def recorded(self, recall: Recall, citations: Citations) -> None:
+        """Note an answer that became a turn."""
+        self._recorded.put((recall.user_id, citations.text.strip()), (recall, citations))
+
+    def behind(self, user_id: str, text: str) -> tuple[Recall, Citations] | None:
+        """What a turn of these words cites, and of which recall; None for any other turn."""
+        return self._recorded.get((user_id, text.strip()))
+
     def forget(self, user_id: str) -> None:
-        """Let go of a user's recalls."""
+        """Let go of a user's recalls and answers."""
         for recall_id, recall in self._recalls.newest_first():
             if recall.user_id == user_id:
                 self._recalls.pop(recall_id)
+        for answers in (self._read, self._recorded):
+            for key, _ in answers.newest_first():
+                if key[0] == user_id:
+                    answers.pop(key)

@@ -10,7 +10,7 @@ def citing(sentence, word):
     """A reply that cites the memory which holds ``word``, whatever its number in the prompt is."""
 
     def reply(prompt):
-        blocks = re.findall(r'<memory number="(\d+)">\n(.*?)\n</memory>', prompt, re.DOTALL)
+        blocks = re.findall(r'<memory number="(\d+)"[^>]*>\n(.*?)\n</memory>', prompt, re.DOTALL)
         numbers = [number for number, text in blocks if word in text]
         assert numbers, f"no memory about {word!r} among {len(blocks)}"
         return sentence.format(f"[{numbers[0]}]")

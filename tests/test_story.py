@@ -1,14 +1,21 @@
-"""The story through every host, in every way to call it: the same bank, the same citations, no marker."""
+"""The story through every host of both frameworks, in every way to call it; all end alike."""
+
+import re
 
 import pytest
+from llama_index.core.base.llms.types import ChatMessage
 
-from rmm_core import Citations, RMMConfig
+from rmm_core import Citations, ReflectiveMemory, RMMConfig
+from rmm_core.testing import HashEmbedder
 from tests import story
-from tests.langchain import hosts as langchain_hosts
+from tests.conftest import Clock
+from tests.langchain import hosts as langchain
 from tests.langchain.conftest import ScriptedChatModel
+from tests.llamaindex import hosts as llamaindex
+from tests.llamaindex.conftest import ScriptedIndexLLM
 
 
-class Prompted(ScriptedChatModel):
+class PromptedChatModel(ScriptedChatModel):
     """The story's replies are functions of the prompt as one text."""
 
     def enqueue(self, *replies):
@@ -17,6 +24,29 @@ class Prompted(ScriptedChatModel):
     @staticmethod
     def of_text(reply):
         return lambda messages: reply("\n".join(m.text for m in messages))
+
+
+class PromptedIndexLLM(ScriptedIndexLLM):
+    """The same for LlamaIndex; a question to condense comes back as it is, and no line of the script is used up."""
+
+    thought: str = ""  # what a ReAct agent thinks before it answers
+
+    def next(self, messages):
+        text = "\n".join(m.content or "" for m in messages)
+        if "standalone question" in text:
+            (question,) = re.findall(r"(?:Follow Up (?:Input|Message)|<Follow Up Message>):?\s*(.*)", text)[-1:]
+            return ChatMessage(question, role="assistant")
+        return super().next(messages)
+
+    def enqueue(self, *replies):
+        return super().enqueue(*(self.of_text(r) for r in replies))
+
+    def of_text(self, reply):
+        def text(messages):
+            words = reply("\n".join(m.content or "" for m in messages)) if callable(reply) else reply
+            return self.thought + words
+
+        return text
 
 
 class Core:
@@ -36,18 +66,30 @@ class Core:
         self.memory.chat(story.USER, session_id=session_id).end()
 
 
-def told(memory, host, way):
-    model = Prompted()
+def told(memory, host, way, model):
     story.play(host(memory, model, way), memory, model)
     assert model.left == 0
     story.check(memory)
     return story.outcome(memory)
 
 
-@pytest.mark.parametrize("way", langchain_hosts.WAYS)
-@pytest.mark.parametrize("host", langchain_hosts.HOSTS)
-def test_langchain(open_memory, tmp_path, host, way):
-    config = RMMConfig(batch_size=1, attribution="markers")
-    by_core = told(open_memory(config=config), Core, way)
-    with open_memory(config=config, place=tmp_path / "host.db") as memory:
-        assert told(memory, langchain_hosts.HOSTS[host], way) == by_core
+CONFIG = RMMConfig(batch_size=1, attribution="markers")
+
+
+@pytest.fixture(scope="module")
+def by_core(tmp_path_factory):
+    place = tmp_path_factory.mktemp("core") / "memory.db"
+    with ReflectiveMemory.open(place, embedder=HashEmbedder(), clock=Clock(), config=CONFIG) as memory:
+        return told(memory, Core, "invoke", PromptedChatModel())
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [(f"langchain {name}", way) for name in langchain.HOSTS for way in langchain.WAYS]
+    + [(f"llamaindex {name}", way) for name in llamaindex.HOSTS for way in llamaindex.WAYS],
+)
+def test_one_story(open_memory, by_core, name, way):
+    framework, _, host = name.partition(" ")
+    hosts, model = (langchain, PromptedChatModel()) if framework == "langchain" else (llamaindex, PromptedIndexLLM())
+    with open_memory(config=CONFIG) as memory:
+        assert told(memory, hosts.HOSTS[host], way, model) == by_core

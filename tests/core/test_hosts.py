@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rmm_core import Citations, InputError, NotFoundError, ReflectiveMemory, RMMConfig
+from rmm_core.chat import going_on
 from rmm_core.recent import RecentRecalls
 from rmm_core.stores._migrations import MIGRATIONS
 from rmm_core.testing import HashEmbedder
@@ -125,3 +126,17 @@ def test_a_file_of_the_first_schema_goes_on(tmp_path):
     with ReflectiveMemory.open(path, embedder=HashEmbedder()) as memory:
         told(memory, "I keep bees in Graz.")
         assert len(memory.memories("ann", kind="topic")) == 1
+
+
+def test_a_name_used_again_is_another_session(open_memory):
+    memory = open_memory()
+
+    def name(user="ann"):
+        return memory.run(going_on(memory, user, "s", user_name="Ann", agent_name="Bot")).session_id
+
+    for expected in ("s", "s/2", "s/3"):
+        assert name() == expected
+        memory.chat("ann", session_id=expected).record("I keep bees in Graz.", "Noted.")
+        assert name() == expected
+        memory.chat("ann", session_id=expected).end()
+    assert name("bob") == "s"

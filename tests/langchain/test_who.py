@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from langchain_rmm._who import Sittings, Who, going_on, who
+from langchain_rmm._who import Sittings, Who, who
 from rmm_core import InputError
 
 
@@ -95,17 +95,3 @@ def test_turns_at_the_same_moment_share_a_sitting(clock):
         for thread in threads:
             thread.join()
         assert len(found) == 1
-
-
-def test_a_name_used_again_is_another_session(open_memory):
-    memory = open_memory()
-
-    def name(user="ann"):
-        return memory.run(going_on(memory, user, "s", user_name="Ann", agent_name="Bot")).session_id
-
-    for expected in ("s", "s/2", "s/3"):
-        assert name() == expected
-        memory.chat("ann", session_id=expected).record("I keep bees in Graz.", "Noted.")
-        assert name() == expected
-        memory.chat("ann", session_id=expected).end()
-    assert name("bob") == "s"

@@ -10,9 +10,9 @@ from tests.llamaindex.conftest import HashEmbedding
 FACT = '{"extracted_memories": [{"summary": "Ann keeps bees in Graz.", "reference": [0]}]}'
 
 
-async def test_the_models_go_in_as_they_are(index_llm):
-    index_llm.script.enqueue(FACT, "NO_TRAIT", FACT, "NO_TRAIT", "Add()")
-    memory = open_memory(":memory:", llm=index_llm, embed_model=HashEmbedding())
+async def test_the_models_go_in_as_they_are(model):
+    model.enqueue(FACT, "NO_TRAIT", FACT, "NO_TRAIT", "Add()")
+    memory = open_memory(":memory:", llm=model, embed_model=HashEmbedding())
     with memory.chat("ann") as chat:
         chat.record("I keep bees in Graz.", "Noted.")
     assert [m.summary for m in memory.memories("ann", kind="topic")] == ["Ann keeps bees in Graz."]
@@ -23,14 +23,14 @@ async def test_the_models_go_in_as_they_are(index_llm):
     memory.close()
 
 
-def test_they_are_what_the_core_asks_for(index_llm):
-    assert isinstance(IndexLLM(index_llm), LLM)
+def test_they_are_what_the_core_asks_for(model):
+    assert isinstance(IndexLLM(model), LLM)
     assert isinstance(IndexEmbedder(HashEmbedding()), Embedder)
 
 
-def test_a_failing_model_leaves_the_session_pending(index_llm):
-    index_llm.script.enqueue(ConnectionError("no line"))
-    memory = open_memory(":memory:", llm=index_llm, embed_model=HashEmbedder())
+def test_a_failing_model_leaves_the_session_pending(model):
+    model.enqueue(ConnectionError("no line"))
+    memory = open_memory(":memory:", llm=model, embed_model=HashEmbedder())
     chat = memory.chat("ann")
     chat.record("I keep bees in Graz.", "Noted.")
     report = chat.end()

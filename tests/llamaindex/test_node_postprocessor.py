@@ -7,7 +7,7 @@ from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from pydantic import Field
 
-from llamaindex_rmm import CitationOutputParser, RMMNodePostprocessor
+from llamaindex_rmm import CitationOutputParser, RMMNodePostprocessor, RMMRetriever
 from rmm_core import InputError, RMMConfig
 
 PAGES = ("The pump is primed with water.", "Tonight there is pumpkin soup.", "Trains to Graz leave at nine.")
@@ -33,6 +33,16 @@ async def test_the_best_come_out_as_copies(memory):
         assert "recall_id" not in found[0].node.get_content("llm")
     assert [(n.score, n.node.metadata) for n in given] == [(0.5, {})] * 3
     assert memory.users() == []
+
+
+def test_a_stand_in_makes_room(memory):
+    ranks = RMMNodePostprocessor(memory=memory, user_id="ann", cite=True, top_n=1)
+    (stands_in,) = RMMRetriever(memory, user_id="ann").retrieve("soup")
+    assert ranks.postprocess_nodes([stands_in], query_str="soup") == [stands_in]
+    (found,) = ranks.postprocess_nodes([stands_in, *pages()], query_str="soup")
+    assert found.node.get_content("llm").startswith('<memory number="1" recall="')
+    assert PAGES[1] in found.node.get_content("llm")
+    assert found.text == found.node.get_content("embed") == PAGES[1]
 
 
 def test_no_nodes_and_no_query(memory):

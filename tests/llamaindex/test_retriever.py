@@ -4,7 +4,7 @@ import pytest
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import MetadataMode
 
-from llamaindex_rmm import CitationOutputParser, RMMRetriever
+from llamaindex_rmm import CITING_QA_TEMPLATE, CitationOutputParser, RMMRetriever
 from rmm_core import ConfigError, InputError, RMMConfig
 
 QUESTION = "What do I keep?"
@@ -25,16 +25,37 @@ async def test_nodes(memory, told):
         metadata = found.node.metadata
         assert (metadata["index"], metadata["user_id"], metadata["kind"]) == (1, "ann", "topic")
         assert metadata["memory_id"] == found.node.node_id
-        assert metadata["evidence"][0] == {"session_id": "before", "index": 0}
+        assert metadata["evidence"][0] == {"session_id": "before 0", "index": 0}
         for mode in (MetadataMode.LLM, MetadataMode.EMBED):
             assert "recall_id" not in found.node.get_content(mode)
 
 
 def test_an_empty_bank_and_another_user(memory, told):
-    assert RMMRetriever(memory, user_id="ann").retrieve(QUESTION) == []
-    told("ann", "I keep bees in Graz.")
-    assert RMMRetriever(memory, user_id="bob").retrieve(QUESTION) == []
+    told("bob", "I keep bees in Graz.")
+    for options, texts in (
+        ({}, ["(no memories were found)"]),
+        ({"when_empty": None}, []),
+        ({"when_empty": "-"}, ["-"]),
+    ):
+        nodes = RMMRetriever(memory, user_id="ann", **options).retrieve(QUESTION)
+        assert [n.text for n in nodes] == [n.get_content(MetadataMode.LLM) for n in nodes] == texts
     assert isinstance(RMMRetriever(memory, user_id="bob"), BaseRetriever)
+    nothing = CitationOutputParser().parse("Who knows [1].").citing(RMMRetriever(memory, user_id="ann").retrieve("x"))
+    assert (nothing.cited, nothing.feedback(memory).numbers) == ((), ())
+
+
+def test_models_read_the_numbers_on_request(memory, told):
+    told("ann", "I keep bees in Graz, {query_str} and all.")
+    (plain,), (cited,) = (RMMRetriever(memory, user_id="ann", cite=c).retrieve(QUESTION) for c in (False, True))
+    assert plain.get_content(MetadataMode.LLM) == plain.text == cited.text == cited.get_content(MetadataMode.EMBED)
+    opening, text, closing = cited.get_content(MetadataMode.LLM).partition(cited.text)
+    assert (opening, closing) == (
+        f'<memory number="1" recall="{cited.metadata["recall_id"]}">\n',
+        "\n</memory>",
+    )
+    prompt = CITING_QA_TEMPLATE.format(context_str=cited.get_content(MetadataMode.LLM), query_str=QUESTION)
+    assert text in prompt
+    assert prompt.endswith(f"Question: {QUESTION}\nAnswer:")
 
 
 @pytest.mark.parametrize(("memory_", "user", "error"), [("m.db", "ann", ConfigError), (None, " ", InputError)])

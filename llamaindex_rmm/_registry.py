@@ -1,0 +1,42 @@
+"""Memories by name: what a LlamaIndex component is saved with is a name, never the bank or its models."""
+
+from __future__ import annotations
+
+import threading
+
+from rmm_core import NotFoundError, ReflectiveMemory
+from rmm_core.inputs import fresh_id
+
+_memories: dict[str, ReflectiveMemory] = {}
+_lock = threading.Lock()
+
+
+def register(memory: ReflectiveMemory, place: str) -> ReflectiveMemory:
+    """Keep a memory under the place it was opened at, in place of an older one; and return it."""
+    if place != ":memory:":  # every one of those is a bank of its own
+        _memories[place] = memory
+    return memory
+
+
+def name_of(memory: ReflectiveMemory) -> str:
+    """The name of a memory; one that nobody named gets one, which no other process knows."""
+    with _lock:
+        known = next((name for name, m in _memories.items() if m is memory), None)
+        name = known or f"memory-{fresh_id()}"
+        _memories[name] = memory
+        return name
+
+
+def memory_of(name: str) -> ReflectiveMemory:
+    """The memory of this name.
+
+    Raises:
+        NotFoundError: When it is not open in this process.
+    """
+    memory = _memories.get(name)
+    if memory is None:
+        raise NotFoundError(
+            f"the memory {name!r} is not open in this process: call llamaindex_rmm.open_memory({name!r}, ...) "
+            f"before what was saved is restored; open are {sorted(_memories) or 'none'}"
+        )
+    return memory

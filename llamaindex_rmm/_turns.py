@@ -1,0 +1,53 @@
+"""LlamaIndex's messages as turns of a session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rmm_core import Answer, Chat, Citations, Message, Recall, ReflectiveMemory, Turn, parse_citations
+from rmm_core.flow import Flow
+
+_MOST = 999  # as many as a marker can name
+
+
+def answering(
+    memory: ReflectiveMemory, chat: Chat, asked: Message | None, recall: Recall | None, text: str
+) -> Flow[Answer]:
+    """Store an answer together with what it answers, and learn from what it cites.
+
+    Args:
+        memory: The memory.
+        chat: The session.
+        asked: What the user said, when that is not stored yet.
+        recall: What the model was shown, for an answer that nobody read before.
+        text: The answer, with its markers when nobody took them out.
+    """
+    reply: str | Citations = text
+    read = memory.recent.take(chat.user_id, text)
+    if read is not None:
+        recall, reply = read
+    elif recall is not None and not recall.shown:  # brackets are nobody's markers
+        recall = None
+    query, attachments = (asked.text, asked.attachments) if asked is not None else ("", ())
+    answer = yield from chat.recording(query, reply, recall, attachments=attachments)
+    if recall is not None:
+        memory.recent.recorded(recall, answer.citations)
+    return answer
+
+
+def unstored(messages: Iterable[Message], turns: Sequence[Turn]) -> list[Message]:
+    """Those messages that are not among the turns, each turn being one message."""
+    held = Counter((t.role, _plain(t.text)) for t in turns)
+    found = []
+    for message in messages:
+        key = (message.role, _plain(message.text))
+        if held[key]:
+            held[key] -= 1
+        else:
+            found.append(message)
+    return found
+
+
+def _plain(text: str) -> str:
+    return parse_citations(text, _MOST).text.strip()

@@ -1,0 +1,281 @@
+"""A language model whose users never see a citation marker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    ChatResponseGen,
+    CompletionResponse,
+    CompletionResponseAsyncGen,
+    CompletionResponseGen,
+    LLMMetadata,
+)
+from llama_index.core.llms import LLM
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.llms.structured_llm import StructuredLLM
+from pydantic import Field
+
+from llamaindex_rmm._backend import checked_memory
+from llamaindex_rmm._convert import answer_of, answers_of, text_of, with_text
+from rmm_core import CitationStream, ConfigError, ReflectiveMemory, parse_citations
+from rmm_core.prompts import read_fences
+
+if TYPE_CHECKING:
+    from llama_index.core.tools import BaseTool
+
+R = TypeVar("R", ChatResponse, CompletionResponse)
+_ACTION = "Action Input:"  # what follows it, in a ReAct agent, is a tool's and not the user's
+
+
+def hide_markers(llm: LLM, memory: ReflectiveMemory) -> LLM:
+    """The same model: where a prompt shows memories, markers are taken out of all that it replies and streams.
+
+    What an answer cites reaches the memory beside the text, so that :class:`RMMMemory` learns from it when the engine
+    or the agent puts the answer into its history. One wrapped model serves all users and may be shared by threads.
+
+    Args:
+        llm: Any model of LlamaIndex; one that calls functions still does. Structured output is left alone.
+        memory: The memory whose recalls its prompts show.
+
+    Raises:
+        ConfigError: When it is something else.
+    """
+    if not isinstance(llm, LLM):
+        raise ConfigError(f"markers are hidden in a LlamaIndex LLM; got {type(llm).__name__}")
+    memory = checked_memory(memory)
+    if isinstance(llm, StructuredLLM) or (isinstance(llm, _MarkerlessLLM) and llm.memory is memory):
+        return llm
+    settings = {name: getattr(llm, name) for name in LLM.model_fields if hasattr(llm, name)}
+    kind: Any = _MarkerlessFunctionCallingLLM if isinstance(llm, FunctionCallingLLM) else _MarkerlessLLM
+    return cast(LLM, kind(inner=llm, memory=memory, **settings))
+
+
+class _Reader:
+    """Takes the markers out of one reply, whole or in pieces, and notes what it cites."""
+
+    def __init__(self, memory: ReflectiveMemory, recalls: set[str], count: int) -> None:
+        self._memory = memory
+        self._recalls = recalls
+        self._count = count
+        self._stream: CitationStream | None = CitationStream(count)
+        self._raw = ""
+        self.shown = ""
+
+    def feed(self, piece: str) -> str:
+        """What of the next piece is certain to be shown."""
+        start = len(self._raw)
+        self._raw += piece
+        return self._show(piece if self._stream is None else self._read(piece, self._raw.find(_ACTION) - start))
+
+    def _read(self, piece: str, action: int) -> str:
+        assert self._stream is not None
+        if _ACTION not in self._raw:
+            return self._stream.feed(piece)
+        here = max(action, 0)
+        text = self._stream.feed(piece[:here]) + self._stream.close()[0] + piece[here:]
+        self._stream = None
+        return text
+
+    def close(self) -> str:
+        """What was held back; the reply is over."""
+        tail = self._show("" if self._stream is None else self._stream.close()[0])
+        self._stream = None
+        if len(self._recalls) == 1:  # numbers of several recalls do not tell which memories they mean
+            cited = parse_citations(answer_of(self._raw), self._count)
+            for text in answers_of(self.shown):
+                self._memory.recent.read(min(self._recalls), replace(cited, text=text))
+        return tail
+
+    def _show(self, text: str) -> str:
+        self.shown += text
+        return text
+
+    def whole(self, response: R) -> R:
+        """A reply that came in one piece."""
+        self.feed(_text(response))
+        self.close()
+        return _with_text(response, self.shown)
+
+    def chunk(self, response: R) -> R:
+        """A chunk of a reply: what it adds, and all so far."""
+        delta = self.feed(response.delta or "")
+        return _with_text(response, self.shown, delta=delta)
+
+    def ending(self, last: R | None) -> list[R]:
+        """The chunk that ends a stream, if something was held back."""
+        tail = "" if last is None else self.close()
+        return [] if last is None or not tail else [_with_text(last, self.shown, delta=tail)]
+
+
+def _text(response: ChatResponse | CompletionResponse) -> str:
+    return text_of(response.message) if isinstance(response, ChatResponse) else response.text
+
+
+def _with_text(response: R, text: str, **changes: Any) -> R:
+    if isinstance(response, ChatResponse):
+        return response.model_copy(update={"message": with_text(response.message, text), **changes})
+    return response.model_copy(update={"text": text, **changes})
+
+
+class _MarkerlessLLM(LLM):
+    """Asks the model it is made of, which reports to callbacks and instrumentation as it does without this one."""
+
+    inner: LLM = Field(exclude=True, repr=False)
+    memory: Any = Field(exclude=True, repr=False)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name in serialised forms."""
+        return "MarkerlessLLM"
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """The model's."""
+        return self.inner.metadata
+
+    def to_payload(self) -> dict[str, Any]:
+        """The model's."""
+        return self.inner.to_payload()
+
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """The model's reply without markers."""
+        return self._whole(self.inner.chat(messages, **kwargs), *messages)
+
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """:meth:`chat` for event loops."""
+        return self._whole(await self.inner.achat(messages, **kwargs), *messages)
+
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+        """The model's reply without markers, as it comes."""
+        return self._streamed(self.inner.stream_chat(messages, **kwargs), *messages)
+
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+        """:meth:`stream_chat` for event loops."""
+        return self._astreamed(await self.inner.astream_chat(messages, **kwargs), *messages)
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """The model's completion without markers."""
+        return self._whole(self.inner.complete(prompt, formatted=formatted, **kwargs), prompt)
+
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """:meth:`complete` for event loops."""
+        return self._whole(await self.inner.acomplete(prompt, formatted=formatted, **kwargs), prompt)
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        """The model's completion without markers, as it comes."""
+        return self._streamed(self.inner.stream_complete(prompt, formatted=formatted, **kwargs), prompt)
+
+    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
+        """:meth:`stream_complete` for event loops."""
+        return self._astreamed(await self.inner.astream_complete(prompt, formatted=formatted, **kwargs), prompt)
+
+    def structured_predict(self, *args: Any, **kwargs: Any) -> Any:
+        """As the model does it, and so the three below: structured output has no markers to hide."""
+        return self.inner.structured_predict(*args, **kwargs)
+
+    async def astructured_predict(self, *args: Any, **kwargs: Any) -> Any:
+        """As the model does it."""
+        return await self.inner.astructured_predict(*args, **kwargs)
+
+    def stream_structured_predict(self, *args: Any, **kwargs: Any) -> Any:
+        """As the model does it."""
+        return self.inner.stream_structured_predict(*args, **kwargs)
+
+    async def astream_structured_predict(self, *args: Any, **kwargs: Any) -> Any:
+        """As the model does it."""
+        return await self.inner.astream_structured_predict(*args, **kwargs)
+
+    def as_structured_llm(self, output_cls: Any, **kwargs: Any) -> StructuredLLM:
+        """As the model does it."""
+        return self.inner.as_structured_llm(output_cls, **kwargs)
+
+    def _reader(self, request: Iterable[ChatMessage | str]) -> _Reader | None:
+        """A reader for the reply to a request; None when it shows no memory, and brackets are nobody's markers."""
+        texts = (m if isinstance(m, str) else text_of(m) for m in request)
+        recalls, count = read_fences("\n".join(texts))
+        return _Reader(self.memory, recalls, count) if recalls and count else None
+
+    def _whole(self, response: R, *request: ChatMessage | str) -> R:
+        reader = self._reader(request)
+        return response if reader is None else reader.whole(response)
+
+    def _streamed(self, chunks: Generator[R, None, None], *request: ChatMessage | str) -> Generator[R, None, None]:
+        reader = self._reader(request)
+        return chunks if reader is None else _read(reader, chunks)
+
+    def _astreamed(self, chunks: AsyncGenerator[R, None], *request: ChatMessage | str) -> AsyncGenerator[R, None]:
+        reader = self._reader(request)
+        return chunks if reader is None else _aread(reader, chunks)
+
+    def __getattr__(self, name: str) -> Any:
+        """What an app asks a model for (its name, its temperature) is the model's own."""
+        if name.startswith("__") or "inner" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.__dict__["inner"], name)
+
+
+def _read(reader: _Reader, chunks: Generator[R, None, None]) -> Generator[R, None, None]:
+    last = None
+    for last in chunks:
+        yield reader.chunk(last)
+    yield from reader.ending(last)
+
+
+async def _aread(reader: _Reader, chunks: AsyncGenerator[R, None]) -> AsyncGenerator[R, None]:
+    last = None
+    async for last in chunks:
+        yield reader.chunk(last)
+    for chunk in reader.ending(last):
+        yield chunk
+
+
+class _MarkerlessFunctionCallingLLM(_MarkerlessLLM, FunctionCallingLLM):
+    """The same for a model that calls functions, in the ways it does."""
+
+    inner: FunctionCallingLLM = Field(exclude=True, repr=False)
+
+    def chat_with_tools(
+        self, tools: Sequence[BaseTool], user_msg: Any = None, chat_history: Any = None, *args: Any, **kwargs: Any
+    ) -> ChatResponse:
+        """The model's reply without markers."""
+        response = self.inner.chat_with_tools(tools, user_msg, chat_history, *args, **kwargs)
+        return self._whole(response, *_request(user_msg, chat_history))
+
+    async def achat_with_tools(
+        self, tools: Sequence[BaseTool], user_msg: Any = None, chat_history: Any = None, *args: Any, **kwargs: Any
+    ) -> ChatResponse:
+        """:meth:`chat_with_tools` for event loops."""
+        response = await self.inner.achat_with_tools(tools, user_msg, chat_history, *args, **kwargs)
+        return self._whole(response, *_request(user_msg, chat_history))
+
+    def stream_chat_with_tools(
+        self, tools: Sequence[BaseTool], user_msg: Any = None, chat_history: Any = None, *args: Any, **kwargs: Any
+    ) -> ChatResponseGen:
+        """The model's reply without markers, as it comes."""
+        chunks = self.inner.stream_chat_with_tools(tools, user_msg, chat_history, *args, **kwargs)
+        return self._streamed(chunks, *_request(user_msg, chat_history))
+
+    async def astream_chat_with_tools(
+        self, tools: Sequence[BaseTool], user_msg: Any = None, chat_history: Any = None, *args: Any, **kwargs: Any
+    ) -> ChatResponseAsyncGen:
+        """:meth:`stream_chat_with_tools` for event loops."""
+        chunks = await self.inner.astream_chat_with_tools(tools, user_msg, chat_history, *args, **kwargs)
+        return self._astreamed(chunks, *_request(user_msg, chat_history))
+
+    def _prepare_chat_with_tools(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return self.inner._prepare_chat_with_tools(*args, **kwargs)
+
+    def get_tool_calls_from_response(self, *args: Any, **kwargs: Any) -> list[ToolSelection]:
+        """As the model reads them."""
+        return self.inner.get_tool_calls_from_response(*args, **kwargs)
+
+
+def _request(user_msg: ChatMessage | str | None, chat_history: Sequence[ChatMessage] | None) -> list[ChatMessage | str]:
+    return [*(chat_history or ()), *([] if user_msg is None else [user_msg])]

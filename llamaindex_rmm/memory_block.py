@@ -1,0 +1,121 @@
+"""The memory as a block of LlamaIndex's own: ``Memory.from_defaults(memory_blocks=[RMMMemoryBlock(...)])``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.async_utils import asyncio_run
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.memory import BaseMemoryBlock, Memory
+from pydantic import ConfigDict, Field, PrivateAttr
+
+from llamaindex_rmm._convert import Words, spoken, text_of
+from llamaindex_rmm._turns import answering, unstored
+from rmm_core import Chat, Message, Recall, ReflectionReport, ReflectiveMemory
+from rmm_core.chat import going_on
+from rmm_core.flow import Flow, call
+from rmm_core.inputs import checked_id
+
+_SESSION = "session_id"  # where Memory names itself in what it flushes
+
+
+class RMMMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
+    """Shows what the user said in earlier sessions, and stores what the short-term memory lets go of.
+
+    ``Memory`` flushes only what no longer fits, and never tells a block that a session is over: call :meth:`aend` with
+    it then. Until that, or a flush, what was said is in LlamaIndex's own store alone. Answers are learned from when
+    they are stored, while their recalls are among the last few hundred of the process.
+
+    Attributes:
+        memory: The memory.
+        user_id: Whose memory; ``Memory`` knows its session alone.
+        role: Of the message that shows the memories. ``ReActAgent`` drops a system message that comes first: give it
+            a ``system_prompt``, or take ``"user"`` here.
+        user_name: What the user is called in memories.
+        agent_name: What the other side is called there.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    name: str = "reflective_memory"
+    memory: ReflectiveMemory = Field(repr=False, exclude=True)
+    user_id: str
+    role: MessageRole = MessageRole.SYSTEM
+    user_name: str = "User"
+    agent_name: str = "Assistant"
+    _recall: tuple[tuple[str, int], Recall] | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse a user that cannot be one."""
+        super().model_post_init(context)
+        checked_id(self.user_id, "user_id")
+
+    def end(self, short_term: Memory) -> ReflectionReport:
+        """End the session: what the short-term memory holds is stored and reflected, and it is emptied."""
+        report: ReflectionReport = asyncio_run(self.aend(short_term))
+        return report
+
+    async def aend(self, short_term: Memory) -> ReflectionReport:
+        """:meth:`end` for event loops."""
+        messages = await short_term.aget_all()
+        report = await self.memory.arun(self._ending(short_term.session_id, messages))
+        await short_term.areset()
+        return report
+
+    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> list[ChatMessage]:
+        recall = await self.memory.arun(self._recalling(messages or []))
+        if recall is None or not recall.shown:
+            return []
+        return [ChatMessage(role=self.role, blocks=[Words(text=recall.instructions(named=True))])]
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        await self.memory.arun(self._storing(messages))
+
+    def _recalling(self, messages: Sequence[ChatMessage]) -> Flow[Recall | None]:
+        """The turn's recall: one, however often the host asks; None when the memory cannot be searched."""
+        said = [text for m in messages if m.role == MessageRole.USER and (text := text_of(m)).strip()]
+        if not said:
+            return None
+        turn = (said[-1], len(said))
+        if self._recall is not None and self._recall[0] == turn:
+            return self._recall[1]
+        yield from self.memory.sessions.visiting(self.user_id)
+        recall = yield from self.memory.recalling_or_none(self.user_id, said[-1])
+        self._recall = None if recall is None else (turn, recall)
+        return recall
+
+    def _storing(self, messages: Sequence[ChatMessage]) -> Flow[None]:
+        by_session: dict[str, list[Message]] = {}
+        for message in messages:
+            said = spoken(message)
+            if said is not None:
+                by_session.setdefault(str(message.additional_kwargs.get(_SESSION, "memory")), []).append(said)
+        for session_id, said_then in by_session.items():
+            chat = yield from self._chat(session_id)
+            yield from self._adding(chat, said_then)
+
+    def _adding(self, chat: Chat, messages: Sequence[Message]) -> Flow[None]:
+        asked: Message | None = None
+        for message in messages:
+            if message.role == "agent":
+                recall = self.memory.recent.of_query(self.user_id, asked.text) if asked is not None else None
+                yield from answering(self.memory, chat, asked, recall, message.text)
+                asked = None
+                continue
+            if asked is not None:
+                yield from chat.adding([asked])
+            asked = message
+        if asked is not None:
+            yield from chat.adding([asked])
+
+    def _ending(self, session_id: str, messages: Sequence[ChatMessage]) -> Flow[ReflectionReport]:
+        chat = yield from self._chat(session_id)
+        turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
+        said = [s for s in map(spoken, messages) if s is not None]
+        yield from self._adding(chat, unstored(said, turns))
+        return (yield from chat.ending())
+
+    def _chat(self, session_id: str) -> Flow[Chat]:
+        names = {"user_name": self.user_name, "agent_name": self.agent_name}
+        return (yield from going_on(self.memory, self.user_id, session_id, **names))
