@@ -1,7 +1,6 @@
 """Nothing blocks the event loop: with models that sleep, a heartbeat keeps its rhythm in every async path."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from operator import itemgetter
 
 import pytest
@@ -20,10 +19,10 @@ from langchain_rmm import (
 )
 from rmm_core import RMMConfig
 from rmm_core.testing import HashEmbedder, ScriptedLLM
+from tests.heartbeat import NAP, heartbeat
 from tests.langchain import hosts
 from tests.story import USER
 
-NAP = 0.25
 CONFIG = RMMConfig(speakers=("user",))  # one extraction a session is slow enough
 
 
@@ -39,28 +38,6 @@ class SleepyEmbeddings(Embeddings):
     async def aembed_documents(self, texts):
         await asyncio.sleep(NAP)
         return HashEmbedder().embed(texts).tolist()
-
-
-@asynccontextmanager
-async def heartbeat():
-    """Fails when the loop stood still for most of a nap."""
-    gaps = []
-
-    async def beat():
-        loop = asyncio.get_running_loop()
-        last = loop.time()
-        while True:
-            await asyncio.sleep(0.01)
-            now = loop.time()
-            gaps.append(now - last)
-            last = now
-
-    task = asyncio.create_task(beat())
-    await asyncio.sleep(0)
-    yield
-    task.cancel()
-    assert len(gaps) >= 10, "nothing slept: this test cannot fail"
-    assert max(gaps) < 0.8 * NAP, f"the loop stood still for {max(gaps):.2f} s"
 
 
 @pytest.fixture

@@ -116,11 +116,13 @@ class Agent:
     def say(self, session_id, text):
         return asyncio.run(self.run(session_id, text))
 
+    def own(self, session_id):
+        return RMMMemory.from_defaults(memory=self.memory, user_id=USER, session_id=session_id)
+
     async def run(self, session_id, text):
         saved = self.contexts.get(session_id)
         context = Context(self.agent) if saved is None else Context.from_dict(self.agent, json.loads(saved))
-        own = RMMMemory.from_defaults(memory=self.memory, user_id=USER, session_id=session_id)
-        handler = self.agent.run(text, ctx=context, memory=own)
+        handler = self.agent.run(text, ctx=context, memory=self.own(session_id))
         seen = [e.delta async for e in handler.stream_events() if isinstance(e, AgentStream)]
         answer = (await handler).response.content
         self.contexts[session_id] = json.dumps(context.to_dict())
@@ -131,7 +133,7 @@ class Agent:
         return streamed
 
     def end(self, session_id):
-        RMMMemory.from_defaults(memory=self.memory, user_id=USER, session_id=session_id).reset()
+        self.own(session_id).reset()
 
 
 class ReAct(Agent):
