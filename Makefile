@@ -26,13 +26,15 @@ check: install
 test: install
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(ARGS)
 
-# The oldest LangChain we say we work with, in a place of its own; CI runs it too.
-LOWEST := langchain-core==1.0.0 langchain==1.0.0 langchain-classic==1.0.0 langgraph==1.0.0 langchain-tests==1.0.0
+# The oldest LangChain and LlamaIndex we say we work with, and pydantic before 2.14, which broke LlamaIndex's own
+# memories in a context, in a place of its own; CI runs it too.
+LOWEST := langchain-core==1.0.0 langchain==1.0.0 langchain-classic==1.0.0 langgraph==1.0.0 langchain-tests==1.0.0 \
+	llama-index-core==0.14.15 pydantic==2.13.5
 lowest: install
 	@test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
 	@$(VENV)-lowest/bin/python -m pip install -q --disable-pip-version-check $(LOWEST) torch==2.13.0 \
 		langgraph-checkpoint-sqlite hypothesis pytest pytest-asyncio pytest-socket pytest-timeout -e .
-	$(VENV)-lowest/bin/python -m pytest tests/langchain tests/test_story.py $(ARGS)
+	$(VENV)-lowest/bin/python -m pytest tests/langchain tests/llamaindex tests/test_story.py $(ARGS)
 
 bench: install
 	$(BIN)/python -m benchmarks.core_latency $(ARGS)

@@ -24,7 +24,7 @@ def bundled_embedder() -> SentenceTransformerEmbedder:
     if package is None or package.origin is None:
         return SentenceTransformerEmbedder("sentence-transformers/all-MiniLM-L6-v2")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("TQDM_DISABLE", "1")  # the loader's own bar would cross ours
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the loader's own bar would cross ours
     logging.getLogger("transformers").setLevel(logging.ERROR)
     return SentenceTransformerEmbedder(Path(package.origin).parent / "model")
 

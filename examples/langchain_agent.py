@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from _langchain_options import choice
-from _langchain_show import bank, cites, says, session, streams
+from _talk import bank, cites, says, session, streams
 from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool

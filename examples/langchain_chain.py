@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 
 from _langchain_options import choice
-from _langchain_show import bank, cites, says, session
+from _talk import bank, cites, says, session
 from langchain_classic.chains import ConversationChain
 from langchain_core._api import LangChainDeprecationWarning
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from operator import itemgetter
 
 from _langchain_options import choice
-from _langchain_show import bank, cites, says, session, streams
+from _talk import bank, cites, says, session, streams
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 

@@ -7,7 +7,7 @@ python examples/langgraph_agent.py --model openai:gpt-4o-mini  with a chat model
 from __future__ import annotations
 
 from _langchain_options import choice
-from _langchain_show import bank, cites, says, session, streams
+from _talk import bank, cites, says, session, streams
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver

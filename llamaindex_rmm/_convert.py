@@ -53,11 +53,13 @@ def text_of(message: ChatMessage) -> str:
 def with_text(message: ChatMessage, text: str) -> ChatMessage:
     """A copy of a message with its words replaced; one without words stays as it is."""
     blocks: list[Any] = []
+    words: TextBlock | None = None
     for block in message.blocks:
-        if not isinstance(block, TextBlock):
+        if not isinstance(block, TextBlock | CitableBlock):
             blocks.append(block)
-        elif not any(isinstance(b, TextBlock) for b in blocks):
-            blocks.append(block.model_copy(update={"text": text}))
+        elif words is None:
+            words = block.model_copy(update={"text": text}) if isinstance(block, TextBlock) else TextBlock(text=text)
+            blocks.append(words)
     return message.model_copy(update={"blocks": blocks})
 
 
@@ -90,15 +92,19 @@ def attachments_of(message: ChatMessage) -> tuple[Attachment, ...]:
     )
 
 
+def is_answer(message: ChatMessage) -> bool:
+    """Whether a message is a model's own and not the call of a tool."""
+    calls = message.additional_kwargs.get("tool_calls") or any(isinstance(b, ToolCallBlock) for b in message.blocks)
+    return not calls and message.role in (MessageRole.ASSISTANT, MessageRole.CHATBOT, MessageRole.MODEL)
+
+
 def spoken(message: ChatMessage) -> Message | None:
     """A message as something said; None for what nobody said: system and tool messages, and what calls a tool."""
     text = text_of(message)
-    if message.additional_kwargs.get("tool_calls") or any(isinstance(b, ToolCallBlock) for b in message.blocks):
-        return None
     if message.role == MessageRole.USER:
         attachments = attachments_of(message)
         return Message("user", text, attachments=attachments) if text.strip() or attachments else None
-    if message.role in (MessageRole.ASSISTANT, MessageRole.CHATBOT, MessageRole.MODEL):
+    if is_answer(message):
         said = answer_of(text)
         return Message("agent", said) if said else None
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -24,10 +25,10 @@ def answering(
         text: The answer, with its markers when nobody took them out.
     """
     reply: str | Citations = text
-    read = memory.recent.take(chat.user_id, text)
+    read = memory.recent.take(chat.user_id, text, recall)
     if read is not None:
         recall, reply = read
-    elif recall is not None and not recall.shown:  # brackets are nobody's markers
+    elif recall is not None and (not recall.shown or _is_data(text)):  # brackets are nobody's markers
         recall = None
     query, attachments = (asked.text, asked.attachments) if asked is not None else ("", ())
     answer = yield from chat.recording(query, reply, recall, attachments=attachments)
@@ -47,6 +48,17 @@ def unstored(messages: Iterable[Message], turns: Sequence[Turn]) -> list[Message
         else:
             found.append(message)
     return found
+
+
+def _is_data(text: str) -> bool:
+    """Whether an answer is structured output."""
+    if not text.startswith(("{", "[{")):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _plain(text: str) -> str:

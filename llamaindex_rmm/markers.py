@@ -66,26 +66,26 @@ class _Reader:
         self._count = count
         self._stream: CitationStream | None = CitationStream(count)
         self._raw = ""
+        self._tail = ""  # may become the beginning of a tool's input
         self.shown = ""
 
     def feed(self, piece: str) -> str:
         """What of the next piece is certain to be shown."""
-        start = len(self._raw)
         self._raw += piece
-        return self._show(piece if self._stream is None else self._read(piece, self._raw.find(_ACTION) - start))
-
-    def _read(self, piece: str, action: int) -> str:
-        assert self._stream is not None
-        if _ACTION not in self._raw:
-            return self._stream.feed(piece)
-        here = max(action, 0)
-        text = self._stream.feed(piece[:here]) + self._stream.close()[0] + piece[here:]
-        self._stream = None
-        return text
+        if self._stream is None:
+            return self._show(piece)
+        text, action, rest = (self._tail + piece).partition(_ACTION)
+        if action:
+            shown = self._stream.feed(text) + self._stream.close()[0] + action + rest
+            self._stream, self._tail = None, ""
+            return self._show(shown)
+        held = next(n for n in range(len(_ACTION) - 1, -1, -1) if text.endswith(_ACTION[:n]))
+        self._tail = text[len(text) - held :]
+        return self._show(self._stream.feed(text[: len(text) - held]))
 
     def close(self) -> str:
         """What was held back; the reply is over."""
-        tail = self._show("" if self._stream is None else self._stream.close()[0])
+        tail = "" if self._stream is None else self._show(self._stream.feed(self._tail) + self._stream.close()[0])
         self._stream = None
         if len(self._recalls) == 1:  # numbers of several recalls do not tell which memories they mean
             cited = parse_citations(answer_of(self._raw), self._count)

@@ -12,11 +12,11 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from llamaindex_rmm._backend import checked_memory
-from llamaindex_rmm._convert import Words, answer_of, message_of, spoken, text_of, with_text
+from llamaindex_rmm._convert import CAPTIONS, Words, answer_of, is_answer, message_of, spoken, text_of, with_text
 from llamaindex_rmm._registry import memory_of, name_of
 from llamaindex_rmm._turns import answering, unstored
-from rmm_core import Answer, Chat, NotFoundError, Recall, ReflectionReport, ReflectiveMemory
-from rmm_core.chat import going_on
+from rmm_core import Answer, Chat, Message, NotFoundError, Recall, ReflectionReport, ReflectiveMemory
+from rmm_core.chat import going_on, said_under
 from rmm_core.citable import marker
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id, fresh_id
@@ -31,6 +31,15 @@ class _Turn:
     said: ChatMessage | None = None
     query: str = ""
     recall_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A history that the app holds, in place of the first turns of a session."""
+
+    messages: tuple[ChatMessage, ...] = ()
+    session_id: str = ""
+    turns: int = 0
 
 
 class RMMMemory(BaseMemory):
@@ -65,8 +74,7 @@ class RMMMemory(BaseMemory):
     user_name: str = "User"
     agent_name: str = "Assistant"
     _turn: _Turn = PrivateAttr(default_factory=_Turn)
-    _given: tuple[ChatMessage, ...] = PrivateAttr(default=())
-    _before: int = PrivateAttr(default=0)  # how many turns of the session the given history stands for
+    _given: _Given = PrivateAttr(default_factory=_Given)
     _last: Answer | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any, /) -> None:
@@ -116,7 +124,7 @@ class RMMMemory(BaseMemory):
 
     @property
     def last_answer(self) -> Answer | None:
-        """The last answer put, with the memories it cites: engines return its text alone."""
+        """The last answer put into this object, with the memories it cites: engines return its text alone."""
         return self._last
 
     # -- what engines and agents call ------------------------------------------------------
@@ -192,8 +200,11 @@ class RMMMemory(BaseMemory):
         return self.model_dump(mode="json") | {
             "memory": name_of(self.memory),
             "turn": {"said": said, "query": self._turn.query, "recall_id": self._turn.recall_id},
-            "given": [_dumped(m) for m in self._given],
-            "before": self._before,
+            "given": {
+                "messages": [_dumped(m) for m in self._given.messages],
+                "session_id": self._given.session_id,
+                "turns": self._given.turns,
+            },
         }
 
     @classmethod
@@ -204,12 +215,12 @@ class RMMMemory(BaseMemory):
             NotFoundError: When its memory is not open in this process.
         """
         state = {**data, **kwargs}
-        turn, given, before = state.pop("turn"), state.pop("given"), state.pop("before")
+        turn, given = state.pop("turn"), state.pop("given")
         state.pop("class_name", None)
         made = cls(**{**state, "memory": memory_of(state["memory"])})
         said = None if turn["said"] is None else ChatMessage.model_validate(turn["said"])
         made._turn = _Turn(said, turn["query"], turn["recall_id"])
-        made._given, made._before = tuple(map(ChatMessage.model_validate, given)), before
+        made._given = _Given(**given | {"messages": tuple(map(ChatMessage.model_validate, given["messages"]))})
         return made
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
@@ -220,40 +231,48 @@ class RMMMemory(BaseMemory):
 
     def _getting(self, asked: str | None) -> Flow[list[ChatMessage]]:
         said = self._turn.said
-        query = text_of(said) if said is not None else str(asked or "")
+        waits = said is not None and asked in (None, said.content, text_of(said))
+        query = text_of(said) if said is not None and waits else asked or ""
         recall = (yield from self._recalling(query)) if query.strip() else None
         history = yield from self._history()
+        if said is not None and not waits:  # it stayed unanswered, and the question is another one
+            history.append(said)
         told = [_marked(m, self.memory, self.user_id, recall) for m in self._newest(history)]
         memories = recall.instructions(named=True) if recall is not None else ""
         shown = [Words(text=memories)] if memories else []
-        if said is not None:
-            return [*told, said.model_copy(update={"blocks": [*shown, *_inert(said).blocks]})]
+        if said is not None and waits:
+            present = _inert(said)
+            return [*told, present.model_copy(update={"blocks": [*shown, *present.blocks]})]
         return [*([ChatMessage(role=MessageRole.SYSTEM, blocks=shown)] if shown else []), *told]
 
     def _recalling(self, query: str) -> Flow[Recall | None]:
         """The turn's recall: one, however often the host asks; None when the memory cannot be searched."""
-        known = self._recalled() if self._turn.query == query else None
-        if known is not None:
-            return known
+        if self._turn.query == query:
+            known = self._recalled()
+            if known is not None or not self._turn.recall_id:  # it failed before, and would fail at every step
+                return known
         yield from self.memory.sessions.visiting(self.user_id)
         recall = yield from self.memory.recalling_or_none(self.user_id, query)
-        if recall is not None:
-            self._turn = replace(self._turn, query=query, recall_id=recall.id)
+        self._turn = replace(self._turn, query=query, recall_id=recall.id if recall is not None else "")
         return recall
 
     def _putting(self, messages: Sequence[ChatMessage]) -> Flow[None]:
         chat = yield from self._chat()
         for message in messages:
-            said = spoken(message)
-            if said is None:
-                continue
             turn = self._turn
             asked = None if turn.said is None else spoken(turn.said)
+            said = spoken(message)
+            if said is None and asked is not None and is_answer(message):
+                said = Message("agent", "")  # nothing but markers, or nothing at all: it was answered all the same
+            if said is None:
+                continue
             if said.role == "user":
                 if asked is not None and asked != said:  # what the user repeats after a failure was said once
                     yield from chat.adding([asked])
-                keep = asked == said or (asked is None and turn.query == said.text)
-                self._turn = replace(turn if keep else _Turn(), said=message.model_copy(deep=True))
+                found = (
+                    turn.recall_id and turn.query == said.text
+                )  # an engine asked for its memories before it put the message
+                self._turn = replace(turn if found else _Turn(), said=message.model_copy(deep=True))
             else:
                 self._last = answer = yield from answering(self.memory, chat, asked, self._recalled(), said.text)
                 self._turn = _Turn()
@@ -273,15 +292,16 @@ class RMMMemory(BaseMemory):
             return
         *given, last = messages
         waits = last.role == MessageRole.USER
-        self._given = tuple(m.model_copy(deep=True) for m in (given if waits else messages))
+        held = tuple(m.model_copy(deep=True) for m in (given if waits else messages))
         chat = yield from self._chat()
-        turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
-        said = [s for s in map(spoken, self._given) if s is not None]
+        said = [s for s in map(spoken, held) if s is not None]
         asked = None if self._turn.said is None else spoken(self._turn.said)
         if asked is not None and asked not in said and not (waits and spoken(last) == asked):
             said.append(asked)
-        added = yield from chat.adding(unstored(said, turns))
-        self._before = len(turns) + len(added)
+        known = yield from said_under(self.memory, self.user_id, self.session_id)
+        yield from chat.adding(unstored(said, known))
+        turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
+        self._given = _Given(held, chat.session_id, len(turns))
         self._turn = _Turn(said=last.model_copy(deep=True)) if waits else _Turn()
 
     def _ending(self) -> Flow[ReflectionReport]:
@@ -289,7 +309,7 @@ class RMMMemory(BaseMemory):
         asked = None if self._turn.said is None else spoken(self._turn.said)
         if asked is not None:
             yield from chat.adding([asked])
-        self._turn, self._given, self._before = _Turn(), (), 0
+        self._turn, self._given = _Turn(), _Given()
         return (yield from chat.ending())
 
     def _reading(self) -> Flow[list[ChatMessage]]:
@@ -300,8 +320,9 @@ class RMMMemory(BaseMemory):
         """The history given and the turns since, or the session's turns; without the message that waits."""
         chat = yield from self._chat()
         turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
-        given = [m.model_copy(deep=True) for m in self._given]
-        return [*given, *(message_of(t) for t in turns[self._before :])]
+        given = [m.model_copy(deep=True) for m in self._given.messages]
+        stood_for = self._given.turns if self._given.session_id == chat.session_id else 0
+        return [*given, *(message_of(t) for t in turns[stood_for:])]
 
     def _newest(self, history: list[ChatMessage]) -> list[ChatMessage]:
         """As many messages as are repeated, none of them an answer to one that is not."""
@@ -317,9 +338,10 @@ class RMMMemory(BaseMemory):
 
 
 def _inert(message: ChatMessage) -> ChatMessage:
-    """A message for a request: its words are no template, and what only we know of it stays behind."""
-    blocks = [Words(text=b.text) if isinstance(b, TextBlock) else b for b in message.blocks]
-    return ChatMessage(role=message.role, blocks=blocks)
+    """A copy of a message for a request: its words are no template, and what only we know of it stays behind."""
+    blocks = [Words(text=b.text) if isinstance(b, TextBlock) else b.model_copy(deep=True) for b in message.blocks]
+    known = {key: value for key, value in message.additional_kwargs.items() if key != CAPTIONS}
+    return ChatMessage(role=message.role, blocks=blocks, additional_kwargs=known)
 
 
 def _marked(message: ChatMessage, memory: ReflectiveMemory, user_id: str, recall: Recall | None) -> ChatMessage:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.memory import BaseMemoryBlock, Memory
+from llama_index.core.storage.chat_store.base_db import MessageStatus
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from llamaindex_rmm._convert import Words, spoken, text_of
 from llamaindex_rmm._turns import answering, unstored
-from rmm_core import Chat, Message, Recall, ReflectionReport, ReflectiveMemory
-from rmm_core.chat import going_on
+from rmm_core import Chat, Message, NotFoundError, Recall, ReflectionReport, ReflectiveMemory
+from rmm_core.chat import going_on, said_under
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id
 
@@ -44,7 +46,9 @@ class RMMMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
     role: MessageRole = MessageRole.SYSTEM
     user_name: str = "User"
     agent_name: str = "Assistant"
-    _recall: tuple[tuple[str, int], Recall] | None = PrivateAttr(default=None)
+    _turn: tuple[str, int] = PrivateAttr(default=("", 0))
+    _recall_id: str = PrivateAttr(default="")
+    _unanswered: deque[tuple[str, str]] = PrivateAttr(default_factory=lambda: deque(maxlen=512))  # query, recall's id
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse a user that cannot be one."""
@@ -58,8 +62,9 @@ class RMMMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
 
     async def aend(self, short_term: Memory) -> ReflectionReport:
         """:meth:`end` for event loops."""
-        messages = await short_term.aget_all()
-        report = await self.memory.arun(self._ending(short_term.session_id, messages))
+        flushed = await short_term.aget_all(status=MessageStatus.ARCHIVED)
+        held = await short_term.aget_all(status=MessageStatus.ACTIVE)
+        report = await self.memory.arun(self._ending(short_term.session_id, flushed, held))
         await short_term.areset()
         return report
 
@@ -78,12 +83,33 @@ class RMMMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
         if not said:
             return None
         turn = (said[-1], len(said))
-        if self._recall is not None and self._recall[0] == turn:
-            return self._recall[1]
+        if self._turn == turn:
+            known = self._known(self._recall_id)
+            if known is not None or not self._recall_id:  # it failed before, and would fail at every step
+                return known
         yield from self.memory.sessions.visiting(self.user_id)
         recall = yield from self.memory.recalling_or_none(self.user_id, said[-1])
-        self._recall = None if recall is None else (turn, recall)
+        self._turn, self._recall_id = turn, "" if recall is None else recall.id
+        if recall is not None:
+            self._unanswered.append((recall.query, recall.id))
         return recall
+
+    def _known(self, recall_id: str) -> Recall | None:
+        """The recall of this id, unless it is too old, or something of it was deleted meanwhile."""
+        try:
+            return self.memory.recent.get(self.user_id, recall_id)
+        except NotFoundError:
+            return None
+
+    def _recalled(self, asked: Message | None) -> Recall | None:
+        """What the model was shown for a message: the first of its words whose answer is not stored yet."""
+        if asked is None:
+            return None
+        waiting = next((entry for entry in self._unanswered if entry[0] == asked.text), None)
+        if waiting is not None:
+            self._unanswered.remove(waiting)
+            return self._known(waiting[1])
+        return self.memory.recent.of_query(self.user_id, asked.text)
 
     def _storing(self, messages: Sequence[ChatMessage]) -> Flow[None]:
         by_session: dict[str, list[Message]] = {}
@@ -99,8 +125,7 @@ class RMMMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
         asked: Message | None = None
         for message in messages:
             if message.role == "agent":
-                recall = self.memory.recent.of_query(self.user_id, asked.text) if asked is not None else None
-                yield from answering(self.memory, chat, asked, recall, message.text)
+                yield from answering(self.memory, chat, asked, self._recalled(asked), message.text)
                 asked = None
                 continue
             if asked is not None:
@@ -109,11 +134,17 @@ class RMMMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
         if asked is not None:
             yield from chat.adding([asked])
 
-    def _ending(self, session_id: str, messages: Sequence[ChatMessage]) -> Flow[ReflectionReport]:
+    def _ending(
+        self, session_id: str, flushed: Sequence[ChatMessage], held: Sequence[ChatMessage]
+    ) -> Flow[ReflectionReport]:
+        """Store what is not stored yet, also of a flush that came to nothing; end the session."""
         chat = yield from self._chat(session_id)
+        before = [s for s in map(spoken, flushed) if s is not None]
+        known = yield from said_under(self.memory, self.user_id, session_id)
         turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
-        said = [s for s in map(spoken, messages) if s is not None]
-        yield from self._adding(chat, unstored(said, turns))
+        now = [s for s in map(spoken, held) if s is not None]
+        lost, left = unstored(before, known), unstored([*before, *now], turns)[len(unstored(before, turns)) :]
+        yield from self._adding(chat, [*lost, *left])
         return (yield from chat.ending())
 
     def _chat(self, session_id: str) -> Flow[Chat]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -237,13 +238,30 @@ class Chat:
 
 def going_on(memory: ReflectiveMemory, user_id: str, name: str, *, user_name: str, agent_name: str) -> Flow[Chat]:
     """The session that goes on under a name the app uses again after clearing it: name, name/2, name/3 ..."""
-    number, session_id = 1, name
-    while True:
-        try:
-            ended = (yield from call(memory.store.session, user_id, session_id)).ended
-        except NotFoundError:
-            ended = False
-        if not ended:
+    for session_id in _names(name):
+        session = yield from _session(memory, user_id, session_id)
+        if session is None or not session.ended:
             return memory.chat(user_id, session_id=session_id, user_name=user_name, agent_name=agent_name)
-        number += 1
-        session_id = f"{name}/{number}"
+    raise AssertionError("names never end")
+
+
+def said_under(memory: ReflectiveMemory, user_id: str, name: str) -> Flow[tuple[Turn, ...]]:
+    """The turns of all sessions under a name that was used again: name, name/2, name/3 ..."""
+    turns: tuple[Turn, ...] = ()
+    for session_id in _names(name):
+        if (yield from _session(memory, user_id, session_id)) is None:
+            break
+        turns += yield from call(memory.store.turns, user_id, session_id)
+    return turns
+
+
+def _names(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}/{number}" for number in count(2))
+
+
+def _session(memory: ReflectiveMemory, user_id: str, session_id: str) -> Flow[Session | None]:
+    try:
+        return (yield from call(memory.store.session, user_id, session_id))
+    except NotFoundError:
+        return None

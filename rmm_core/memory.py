@@ -281,7 +281,7 @@ class ReflectiveMemory:
         return self.run(reembedding(self.store))
 
     def close(self) -> None:
-        """End and reflect the sessions that are open here, and let go of the store; twice is fine."""
+        """Reflect the sessions that are open here, and let go of the store; twice is fine."""
         try:
             self.run(self.sessions.closing())
         finally:

@@ -17,7 +17,7 @@ class RecentRecalls:
 
     def __init__(self, held: int = 512) -> None:
         self._recalls: Bounded[str, Recall] = Bounded(held)
-        self._read: Bounded[tuple[str, str], tuple[Recall, Citations]] = Bounded(held)
+        self._read: Bounded[tuple[str, str, str], tuple[Recall, Citations]] = Bounded(held)
         self._recorded: Bounded[tuple[str, str], tuple[Recall, Citations]] = Bounded(held)
 
     def add(self, recall: Recall) -> Recall:
@@ -48,11 +48,20 @@ class RecentRecalls:
         """Note what was read from a model's answer before its host sees the text alone."""
         recall = self._recalls.get(recall_id)
         if recall is not None:
-            self._read.put((recall.user_id, citations.text.strip()), (recall, citations))
+            self._read.put((recall.user_id, citations.text.strip(), recall.id), (recall, citations))
 
-    def take(self, user_id: str, text: str) -> tuple[Recall, Citations] | None:
-        """What was read from an answer of these words, once; None when nothing was."""
-        return self._read.pop((user_id, text.strip()))
+    def take(self, user_id: str, text: str, recall: Recall | None = None) -> tuple[Recall, Citations] | None:
+        """What was read from an answer of these words, once; None when nothing was.
+
+        Args:
+            user_id: Whose.
+            text: The answer without markers.
+            recall: Which one it answers; the newest such answer when that is not known, or it answers another.
+        """
+        words = (user_id, text.strip())
+        found = None if recall is None else self._read.pop((*words, recall.id))
+        keys = (key for key, _ in self._read.newest_first() if key[:2] == words)
+        return found if found is not None else next((self._read.pop(key) for key in keys), None)
 
     def recorded(self, recall: Recall, citations: Citations) -> None:
         """Note an answer that became a turn."""
@@ -67,7 +76,9 @@ class RecentRecalls:
         for recall_id, recall in self._recalls.newest_first():
             if recall.user_id == user_id:
                 self._recalls.pop(recall_id)
-        for answers in (self._read, self._recorded):
-            for key, _ in answers.newest_first():
-                if key[0] == user_id:
-                    answers.pop(key)
+        for read, _ in self._read.newest_first():
+            if read[0] == user_id:
+                self._read.pop(read)
+        for recorded, _ in self._recorded.newest_first():
+            if recorded[0] == user_id:
+                self._recorded.pop(recorded)

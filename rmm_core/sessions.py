@@ -99,10 +99,17 @@ class Sessions:
         return report
 
     def closing(self) -> Flow[None]:
-        """End and reflect the sessions that are open here."""
+        """Reflect the sessions that are open here; nobody said that they are over, and they may go on elsewhere.
+
+        One whose reflection fails is ended: it is taken up at the next opportunity then, and not after a silence.
+        """
         for user_id, session_id in sorted(self._open):
             try:
-                yield from self.ending(user_id, session_id)
+                report = yield from self.reflecting(user_id, session_id)
+                if report.status == "pending":
+                    yield from call(self._store.end_session, user_id, session_id)
+                else:
+                    yield from self.reflecting_pending(user_id)
             except StoreClosedError:
                 return
             except NotFoundError:  # forgotten by another process

@@ -1,5 +1,7 @@
 """What the README and the examples show works as it stands, offline."""
 
+import ast
+import asyncio
 import re
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import pytest
 
 import rmm_core.models
 from tests.langchain.conftest import ScriptedChatModel
+from tests.llamaindex.conftest import ScriptedIndexLLM
 
 ROOT = Path(__file__).parents[1]
 
@@ -74,11 +77,11 @@ def test_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(rmm_core.models, "SentenceTransformerEmbedder", lambda name: bundled_embedder())
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 8
     chat_model = ScriptedChatModel().enqueue("Nothing with hazelnuts [1].", "No hazelnut cake [1].")
     names = {"my_model": lambda prompt: "Nothing with hazelnuts [1].", "model": chat_model, "tools": []}
     names["embeddings"] = bundled_embedder()
-    core, adapter = blocks[:2], blocks[2:]
+    core, langchain, llamaindex = blocks[:2], blocks[2:5], blocks[5:]
     for block in core:
         exec(compile(block, "README.md", "exec"), names)
     assert "allergic to hazelnuts" in capsys.readouterr().out
@@ -87,7 +90,7 @@ def test_the_readme_runs(tmp_path, monkeypatch, capsys):
     names["memory"].close()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # LangChain's own, of ConversationChain
-        for block in adapter:
+        for block in langchain:
             exec(compile(block, "README.md", "exec"), names)
     assert names["reply"]["messages"][-1].text == "Nothing with hazelnuts."
     assert names["response"] == "No hazelnut cake."
@@ -95,6 +98,23 @@ def test_the_readme_runs(tmp_path, monkeypatch, capsys):
     assert len(names["memory"].store.feedback()) == 4
     chat_model.enqueue(*["NO_TRAIT"] * 4)  # two sessions are reflected at the end, two speakers each
     names["memory"].close()
+    names["llm"] = ScriptedIndexLLM().enqueue("No hazelnut cake [1].", "NO_TRAIT", "NO_TRAIT", "To hazelnuts [1].")
+    names["embed_model"] = bundled_embedder()
+    for block in llamaindex:
+        asyncio.run(run(block, names))
+    assert "No hazelnut cake. (Memory(" in capsys.readouterr().out
+    assert names["reply"].response.content == "To hazelnuts."
+    assert len(names["memory"].store.feedback(limit=50)) == 6
+    names["llm"].enqueue(*["NO_TRAIT"] * 2)
+    names["memory"].close()
+
+
+async def run(block, names):
+    """Run what may wait at its top, as a notebook does."""
+    code = compile(block, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    waiting = eval(code, names)
+    if waiting is not None:
+        await waiting
 
 
 def test_the_architecture_page_names_files_that_exist():
@@ -106,5 +126,5 @@ def test_the_architecture_page_names_files_that_exist():
     modules = {p.name for p in (ROOT / "rmm_core").glob("*.py")} - {"__init__.py"}
     unnamed = {m for m in modules if m not in page}
     assert unnamed <= {"config.py", "errors.py", "stopwords.py"}, unnamed
-    adapters = {f"langchain_rmm/{p.name}" for p in (ROOT / "langchain_rmm").glob("*.py")}
+    adapters = {f"{name}/{p.name}" for name in ("langchain_rmm", "llamaindex_rmm") for p in (ROOT / name).glob("*.py")}
     assert {a for a in adapters if f"`{a}`" not in page} == set()

@@ -24,6 +24,7 @@ from rmm_core import (
     StoreClosedError,
     StoreError,
 )
+from rmm_core.chat import going_on
 from rmm_core.testing import HashEmbedder, ScriptedLLM
 from tests.core.test_prospective import bank, facts, talk
 
@@ -268,14 +269,20 @@ async def test_an_exception_in_an_async_block(memory, llm):
     assert memory.status("ann").pending[0].ended
 
 
-def test_closing_ends_and_reflects_what_is_open(open_memory, llm):
+def test_closing_reflects_what_is_open_and_it_may_go_on(open_memory, llm):
     memory = open_memory(llm, config=RMMConfig(speakers=("user",)))
     memory.chat("ann", session_id="s1").add(Message("user", "I like tea"))
     llm.enqueue(facts(("tea", [0])))
     memory.close()
     memory.close()
-    again = open_memory(llm)
+    again = open_memory(llm, config=RMMConfig(speakers=("user",)))
     assert bank(again) == [("tea", [("s1", 0)])]
+    chat = again.run(going_on(again, "ann", "s1", user_name="Ann", agent_name="Bot"))
+    assert [t.text for t in again.store.turns("ann", chat.session_id)] == ["I like tea"]
+    chat.add(Message("user", "I like rum"))
+    llm.enqueue(facts(("rum", [1])), "Add()")
+    assert chat.end().status == "reflected"
+    assert bank(again) == [("tea", [("s1", 0)]), ("rum", [("s1", 1)])]
     with pytest.raises(StoreClosedError):
         memory.recall("ann", "tea")
 
@@ -283,7 +290,8 @@ def test_closing_ends_and_reflects_what_is_open(open_memory, llm):
 def test_closing_with_a_broken_model_keeps_the_session(open_memory):
     with open_memory(ScriptedLLM()) as memory:
         memory.chat("ann", session_id="s1").add(Message("user", "I like tea"))
-    assert open_memory(ScriptedLLM()).status("ann").pending[0].attempts == 1
+    (pending,) = open_memory(ScriptedLLM()).status("ann").pending
+    assert (pending.attempts, pending.ended) == (1, True)  # taken up at the next opportunity, and not after a silence
 
 
 def test_a_silent_session_counts_as_ended(open_memory, llm, clock):
@@ -690,6 +698,7 @@ def test_a_killed_process_loses_no_turn(tmp_path):
     script = f"""
 import os, signal
 from rmm_core import ReflectiveMemory
+from rmm_core.chat import going_on
 from rmm_core.testing import HashEmbedder, ScriptedLLM
 memory = ReflectiveMemory.open({str(tmp_path / "m.db")!r}, llm=ScriptedLLM(), embedder=HashEmbedder())
 chat = memory.chat("ann", session_id="s1")
@@ -719,6 +728,7 @@ heavy = {"torch", "faiss", "transformers", "sentence_transformers", "langchain_c
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 assert threading.active_count() == 1
 from rmm_core import Message, ReflectiveMemory
+from rmm_core.chat import going_on
 from rmm_core.testing import HashEmbedder
 memory = ReflectiveMemory.open(":memory:", embedder=HashEmbedder())
 with memory.chat("ann") as chat:

@@ -20,7 +20,7 @@ def look_up(topic: str) -> str:
     return f"{topic}: nothing"
 
 
-async def main(folder, runs):
+async def main(folder, ending, runs):
     saved = folder / "context.json"
     memory = open_memory(folder / "memory.db", embed_model=HashEmbedder(), config=RMMConfig(attribution="markers"))
     model = ScriptedIndexLLM()
@@ -33,10 +33,13 @@ async def main(folder, runs):
         handler = agent.run(f"I have {run} hives of bees.", ctx=context, memory=own)
         sys.stdout.write(f"{(await handler).response.content} {len(model.history[-1])}\n")
     saved.write_text(json.dumps(context.to_dict()))
-    memory.store.close()  # as after a crash: nothing is ended
+    if ending == "crash":
+        memory.store.close()
+    else:
+        await memory.aclose()
 
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", category=DeprecationWarning)  # LlamaIndex's own: see pyproject.toml
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2:]))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))

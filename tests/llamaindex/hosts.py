@@ -83,6 +83,10 @@ class CondenseQuestion(Engine):
 class WithBlock(Engine):
     """LlamaIndex's own memory, with a block."""
 
+    def __init__(self, memory, model, way):
+        super().__init__(memory, model, way)
+        asyncio.set_event_loop(None)  # else LlamaIndex's blocking calls make one, and never close it
+
     def own(self, session_id):
         self.block = RMMMemoryBlock(memory=self.memory, user_id=USER)
         file = Path(self.memory.store._path).with_name("short_term.db")

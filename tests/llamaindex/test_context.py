@@ -21,20 +21,21 @@ ROOT = Path(__file__).parents[2]
 HIVES = ("two", "three", "four", "five", "six")
 
 
-def app(folder, *runs):
-    command = [sys.executable, "-m", "tests.llamaindex.context_app", folder, *runs]
+def app(folder, ending, *runs):
+    command = [sys.executable, "-m", "tests.llamaindex.context_app", folder, ending, *runs]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return [line.rsplit(" ", 1) for line in done.stdout.splitlines()]
 
 
-def test_five_runs_of_one_context_and_one_in_another_process(tmp_path):
-    first = app(tmp_path, *HIVES)
+@pytest.mark.parametrize("ending", ["close", "crash"])
+def test_five_runs_of_one_context_and_one_in_another_process(tmp_path, ending):
+    first = app(tmp_path, ending, *HIVES)
     assert [answer for answer, _ in first] == [f"Answer {n}." for n in HIVES]
     saved = (tmp_path / "context.json").read_text()
     assert "RMMMemory" in saved
     assert "two hives" not in saved, "a context holds a key, and not what was said"
-    ((answer, seen),) = app(tmp_path, "seven")
+    ((answer, seen),) = app(tmp_path, ending, "seven")
     assert (answer, int(seen)) == ("Answer seven.", 10 + 1 + 2)  # five exchanges, the message, the tool and its result
     with llamaindex_rmm.open_memory(tmp_path / "memory.db", embed_model=HashEmbedder()) as memory:
         turns = [t.text for t in memory.store.turns("ann", "tuesday")]
@@ -42,7 +43,7 @@ def test_five_runs_of_one_context_and_one_in_another_process(tmp_path):
 
 
 async def test_a_context_whose_memory_is_not_open_says_what_to_do(tmp_path):
-    app(tmp_path, "two")
+    app(tmp_path, "crash", "two")
     agent = FunctionAgent(llm=ScriptedIndexLLM())
     context = Context.from_dict(agent, json.loads((tmp_path / "context.json").read_text()))
     with pytest.raises(ValueError, match=r"call llamaindex_rmm\.open_memory\('.*memory\.db', \.\.\.\) before"):

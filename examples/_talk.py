@@ -1,9 +1,9 @@
-"""What the LangChain examples print."""
+"""What the examples of each framework print."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import AsyncIterable, Iterable
 from typing import Protocol, TypeVar
 
 from rmm_core import ReflectiveMemory
@@ -12,13 +12,13 @@ _WIDTH = 112
 
 
 class Piece(Protocol):
-    """A part of an answer: LangChain's message chunks, and ours."""
+    """A part of an answer: LangChain's message chunks, and ours; LlamaIndex's are plain words."""
 
     @property
     def text(self) -> str: ...
 
 
-Chunk = TypeVar("Chunk", bound=Piece)
+Chunk = TypeVar("Chunk", bound=Piece | str)
 
 
 def session(title: str) -> None:
@@ -36,18 +36,30 @@ def streams(name: str, chunks: Iterable[Chunk]) -> list[Chunk]:
     print(f"{name + ':':<7}", end="", flush=True)
     shown = []
     for chunk in chunks:
-        print(chunk.text, end="", flush=True)
+        print(chunk if isinstance(chunk, str) else chunk.text, end="", flush=True)
         shown.append(chunk)
     print()
     return shown
 
 
+async def astreams(name: str, words: AsyncIterable[str]) -> None:
+    """The same for event loops."""
+    print(f"{name + ':':<7}", end="", flush=True)
+    async for word in words:
+        print(word, end="", flush=True)
+    print()
+
+
 def cites(memory: ReflectiveMemory, user_id: str, memory_ids: Iterable[str]) -> None:
     """The memories that the last line rests on, those aside that a tool deleted meanwhile."""
     held = {kept.id: kept.summary for kept in memory.memories(user_id)}
-    for memory_id in memory_ids:
-        if memory_id in held:
-            print(f"       <- {textwrap.shorten(held[memory_id], _WIDTH - 10, placeholder=' ...')}")
+    rests_on(held[memory_id] for memory_id in memory_ids if memory_id in held)
+
+
+def rests_on(texts: Iterable[str]) -> None:
+    """What the last line rests on."""
+    for text in texts:
+        print(f"       <- {textwrap.shorten(text, _WIDTH - 10, placeholder=' ...')}")
 
 
 def bank(memory: ReflectiveMemory, user_id: str) -> None:
