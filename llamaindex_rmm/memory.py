@@ -32,6 +32,11 @@ class _Turn:
     query: str = ""
     recall_id: str = ""
 
+    @property
+    def asked(self) -> Message | None:
+        """The user's message as a value of the core."""
+        return None if self.said is None else spoken(self.said)
+
 
 @dataclass(frozen=True, slots=True)
 class _Given:
@@ -259,9 +264,7 @@ class RMMMemory(BaseMemory):
     def _putting(self, messages: Sequence[ChatMessage]) -> Flow[None]:
         chat = yield from self._chat()
         for message in messages:
-            turn = self._turn
-            asked = None if turn.said is None else spoken(turn.said)
-            said = spoken(message)
+            turn, asked, said = self._turn, self._turn.asked, spoken(message)
             if said is None and asked is not None and is_answer(message):
                 said = Message("agent", "")  # nothing but markers, or nothing at all: it was answered all the same
             if said is None:
@@ -269,9 +272,7 @@ class RMMMemory(BaseMemory):
             if said.role == "user":
                 if asked is not None and asked != said:  # what the user repeats after a failure was said once
                     yield from chat.adding([asked])
-                found = (
-                    turn.recall_id and turn.query == said.text
-                )  # an engine asked for its memories before it put the message
+                found = turn.recall_id and turn.query == said.text  # an engine asked for its memories before it put it
                 self._turn = replace(turn if found else _Turn(), said=message.model_copy(deep=True))
             else:
                 self._last = answer = yield from answering(self.memory, chat, asked, self._recalled(), said.text)
@@ -295,7 +296,7 @@ class RMMMemory(BaseMemory):
         held = tuple(m.model_copy(deep=True) for m in (given if waits else messages))
         chat = yield from self._chat()
         said = [s for s in map(spoken, held) if s is not None]
-        asked = None if self._turn.said is None else spoken(self._turn.said)
+        asked = self._turn.asked
         if asked is not None and asked not in said and not (waits and spoken(last) == asked):
             said.append(asked)
         known = yield from said_under(self.memory, self.user_id, self.session_id)
@@ -306,7 +307,7 @@ class RMMMemory(BaseMemory):
 
     def _ending(self) -> Flow[ReflectionReport]:
         chat = yield from self._chat()
-        asked = None if self._turn.said is None else spoken(self._turn.said)
+        asked = self._turn.asked
         if asked is not None:
             yield from chat.adding([asked])
         self._turn, self._given = _Turn(), _Given()
