@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike, fspath
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from llama_index.core import llms
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from pydantic import BeforeValidator, Field
 
 from llamaindex_rmm._convert import text_of
 from llamaindex_rmm._registry import register
@@ -97,6 +98,10 @@ def open_memory(
 def checked_memory(memory: Any) -> ReflectiveMemory:
     """See :func:`rmm_core.memory.checked_memory`."""
     return memories.checked_memory(memory, "llamaindex_rmm.open_memory")
+
+
+MemoryField = Annotated[ReflectiveMemory, BeforeValidator(checked_memory), Field(repr=False, exclude=True)]
+"""The memory in a component of LlamaIndex's: neither printed nor saved with it."""
 
 
 def _as_llm(llm: Any) -> LLM | None:

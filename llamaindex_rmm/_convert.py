@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,8 @@ CAPTIONS = "captions"
 them."""
 
 _FETCHABLE = ("http://", "https://")
-_THOUGHT, _ANSWER = "Thought:", "Answer:"
+_FENCE = re.compile(r'\A<memory number="\d+" recall="\w+">\n(.*)\n</memory>\Z', re.DOTALL)
+_THOUGHT, _OBSERVATION, _ANSWER = "Thought:", "Observation:", "Answer:"
 
 
 class Words(TextBlock):
@@ -98,6 +100,15 @@ def is_answer(message: ChatMessage) -> bool:
     return not calls and message.role in (MessageRole.ASSISTANT, MessageRole.CHATBOT, MessageRole.MODEL)
 
 
+def quotes_a_tool(message: ChatMessage) -> bool:
+    """Whether an answer is what a tool returned, and no words of a model: tools may answer directly."""
+    if "tool_call_id" in message.additional_kwargs:
+        return True
+    _, observes, rest = text_of(message).rpartition(f"\n{_OBSERVATION}")
+    observed = rest.partition(f"\n{_THOUGHT}")[0].strip()
+    return bool(observes and observed) and answer_of(text_of(message)) == observed
+
+
 def spoken(message: ChatMessage) -> Message | None:
     """A message as something said; None for what nobody said: system and tool messages, and what calls a tool."""
     text = text_of(message)
@@ -143,7 +154,7 @@ def show_number(node: TextNode) -> TextNode:
     """Let models read a node of ours fenced under its number; its own text and what embedders read stay as they are."""
     number, recall_id = node.metadata["index"], node.metadata["recall_id"]
     node.excluded_llm_metadata_keys = [k for k in node.excluded_llm_metadata_keys if k != "index"]
-    node.text_template = numbered_memory(number, node.text_template, recall_id)
+    node.text_template = numbered_memory(number, _FENCE.sub(r"\1", node.text_template), recall_id)
     return node
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 from rmm_core import NotFoundError, ReflectiveMemory
 from rmm_core.inputs import fresh_id
@@ -14,7 +15,8 @@ _lock = threading.Lock()
 def register(memory: ReflectiveMemory, place: str) -> ReflectiveMemory:
     """Keep a memory under the place it was opened at, in place of an older one; and return it."""
     if place != ":memory:":  # every one of those is a bank of its own
-        _memories[place] = memory
+        with _lock:
+            _memories[str(Path(place).absolute())] = memory
     return memory
 
 

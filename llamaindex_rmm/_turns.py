@@ -20,7 +20,7 @@ def answering(
     Args:
         memory: The memory.
         chat: The session.
-        asked: What the user said, when that is not stored yet.
+        asked: What the user said; under its key when that is stored already.
         recall: What the model was shown, for an answer that nobody read before.
         text: The answer, with its markers when nobody took them out.
     """
@@ -30,8 +30,15 @@ def answering(
         recall, reply = read
     elif recall is not None and (not recall.shown or _is_data(text)):  # brackets are nobody's markers
         recall = None
-    query, attachments = (asked.text, asked.attachments) if asked is not None else ("", ())
-    answer = yield from chat.recording(query, reply, recall, attachments=attachments)
+    if read is None and recall is not None:
+        reply = memory.citations(recall, text)
+    if isinstance(reply, Citations) and not reply.text.strip() and asked is not None and asked.key:
+        asked = None  # stored before, and there is no turn of the answer that its feedback could go with
+    query = asked or Message("user", "")
+    reply_key = query.key and f"{query.key}/reply"
+    answer = yield from chat.recording(
+        query.text, reply, recall, attachments=query.attachments, key=query.key, reply_key=reply_key
+    )
     if recall is not None:
         memory.recent.recorded(recall, answer.citations)
     return answer

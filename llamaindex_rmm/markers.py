@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+import logging
+import re
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -23,15 +26,19 @@ from llama_index.core.llms.structured_llm import StructuredLLM
 from pydantic import Field
 
 from llamaindex_rmm._backend import checked_memory
-from llamaindex_rmm._convert import answer_of, answers_of, text_of, with_text
-from rmm_core import CitationStream, ConfigError, ReflectiveMemory, parse_citations
-from rmm_core.prompts import read_fences
+from llamaindex_rmm._convert import answer_of, answers_of, is_answer, text_of, with_text
+from rmm_core import Citations, CitationStream, ConfigError, ReflectiveMemory, parse_citations
+from rmm_core.prompts import beside_memories, read_fences
 
 if TYPE_CHECKING:
     from llama_index.core.tools import BaseTool
 
+logger = logging.getLogger(__name__)
 R = TypeVar("R", ChatResponse, CompletionResponse)
-_ACTION = "Action Input:"  # what follows it, in a ReAct agent, is a tool's and not the user's
+_HANDED_ON = ("Action Input:", "<execute>")  # what follows, in ReAct and CodeAct agents, is a tool's or a program's
+_DATA = re.compile(r"\s*(?:\{|\[\s*[\[{\"])")  # what begins like this is JSON
+_OPENING = re.compile(r"\s*\[?\s*\Z")  # what may yet begin like this
+_HISTORY = re.compile(r"^assistant: .*$", re.MULTILINE)  # earlier answers, in a prompt that is one text
 
 
 def hide_markers(llm: LLM, memory: ReflectiveMemory) -> LLM:
@@ -40,8 +47,12 @@ def hide_markers(llm: LLM, memory: ReflectiveMemory) -> LLM:
     What an answer cites reaches the memory beside the text, so that :class:`RMMMemory` learns from it when the engine
     or the agent puts the answer into its history. One wrapped model serves all users and may be shared by threads.
 
+    Left alone are JSON, structured output, and what an agent hands to a tool; and the whole reply where the request
+    has bracketed numbers of its own (a pasted text with footnotes, an engine that cites its documents): they cannot be
+    told from markers then, and nothing is learned.
+
     Args:
-        llm: Any model of LlamaIndex; one that calls functions still does. Structured output is left alone.
+        llm: Any model of LlamaIndex; one that calls functions still does.
         memory: The memory whose recalls its prompts show.
 
     Raises:
@@ -50,7 +61,9 @@ def hide_markers(llm: LLM, memory: ReflectiveMemory) -> LLM:
     if not isinstance(llm, LLM):
         raise ConfigError(f"markers are hidden in a LlamaIndex LLM; got {type(llm).__name__}")
     memory = checked_memory(memory)
-    if isinstance(llm, StructuredLLM) or (isinstance(llm, _MarkerlessLLM) and llm.memory is memory):
+    if isinstance(llm, _MarkerlessLLM):
+        return llm if llm.memory is memory else hide_markers(llm.inner, memory)
+    if isinstance(llm, StructuredLLM):
         return llm
     settings = {name: getattr(llm, name) for name in LLM.model_fields if hasattr(llm, name)}
     kind: Any = _MarkerlessFunctionCallingLLM if isinstance(llm, FunctionCallingLLM) else _MarkerlessLLM
@@ -58,15 +71,24 @@ def hide_markers(llm: LLM, memory: ReflectiveMemory) -> LLM:
 
 
 class _Reader:
-    """Takes the markers out of one reply, whole or in pieces, and notes what it cites."""
+    """Takes the markers out of one reply, whole or in pieces, and notes what it cites.
 
-    def __init__(self, memory: ReflectiveMemory, recalls: set[str], count: int) -> None:
+    Args:
+        memory: Whose recalls.
+        recalls: Those that the request shows.
+        count: How many memories.
+        ours: Whether bracketed numbers in the reply are markers.
+    """
+
+    def __init__(self, memory: ReflectiveMemory, recalls: set[str], count: int, *, ours: bool) -> None:
         self._memory = memory
         self._recalls = recalls
         self._count = count
-        self._stream: CitationStream | None = CitationStream(count)
+        self._stream: CitationStream | None = CitationStream(count) if ours else None
+        self._cites = ours
         self._raw = ""
-        self._tail = ""  # may become the beginning of a tool's input
+        self._tail = ""  # not certain yet to be read
+        self._begun = False
         self.shown = ""
 
     def feed(self, piece: str) -> str:
@@ -74,23 +96,38 @@ class _Reader:
         self._raw += piece
         if self._stream is None:
             return self._show(piece)
-        text, action, rest = (self._tail + piece).partition(_ACTION)
-        if action:
-            shown = self._stream.feed(text) + self._stream.close()[0] + action + rest
-            self._stream, self._tail = None, ""
-            return self._show(shown)
-        held = next(n for n in range(len(_ACTION) - 1, -1, -1) if text.endswith(_ACTION[:n]))
+        text = self._tail + piece
+        self._tail = ""
+        if not self._begun:
+            if _OPENING.match(text):
+                self._tail = text
+                return ""
+            self._begun = True
+            if _DATA.match(text):
+                self._cites, self._stream = False, None
+                return self._show(text)
+        return self._show(self._read(text, self._stream))
+
+    def _read(self, text: str, stream: CitationStream) -> str:
+        for mark in _HANDED_ON:
+            before, found, rest = text.partition(mark)
+            if found:
+                self._stream = None
+                return stream.feed(before) + stream.close()[0] + found + rest
+        held = max(n for mark in _HANDED_ON for n in range(len(mark)) if text.endswith(mark[:n]))
         self._tail = text[len(text) - held :]
-        return self._show(self._stream.feed(text[: len(text) - held]))
+        return stream.feed(text[: len(text) - held])
 
     def close(self) -> str:
         """What was held back; the reply is over."""
         tail = "" if self._stream is None else self._show(self._stream.feed(self._tail) + self._stream.close()[0])
         self._stream = None
-        if len(self._recalls) == 1:  # numbers of several recalls do not tell which memories they mean
-            cited = parse_citations(answer_of(self._raw), self._count)
-            for text in answers_of(self.shown):
-                self._memory.recent.read(min(self._recalls), replace(cited, text=text))
+        if len(self._recalls) > 1:  # numbers of several recalls do not tell which memories they mean
+            return tail
+        for text in answers_of(self.shown):
+            read = parse_citations(answer_of(self._raw), self._count) if self._cites else Citations("", (), "silent")
+            if not self._memory.recent.read(min(self._recalls), replace(read, text=text)):
+                logger.warning("a prompt shows memories of another memory, or of a forgotten user: nothing is learned")
         return tail
 
     def _show(self, text: str) -> str:
@@ -105,7 +142,8 @@ class _Reader:
 
     def chunk(self, response: R) -> R:
         """A chunk of a reply: what it adds, and all so far."""
-        delta = self.feed(response.delta or "")
+        grown = response.delta if response.delta is not None else _text(response)[len(self._raw) :]
+        delta = self.feed(grown)
         return _with_text(response, self.shown, delta=delta)
 
     def ending(self, last: R | None) -> list[R]:
@@ -196,11 +234,15 @@ class _MarkerlessLLM(LLM):
         """As the model does it."""
         return self.inner.as_structured_llm(output_cls, **kwargs)
 
-    def _reader(self, request: Iterable[ChatMessage | str]) -> _Reader | None:
+    def _reader(self, request: Sequence[ChatMessage | str]) -> _Reader | None:
         """A reader for the reply to a request; None when it shows no memory, and brackets are nobody's markers."""
-        texts = (m if isinstance(m, str) else text_of(m) for m in request)
+        texts = [m if isinstance(m, str) else text_of(m) for m in request]
         recalls, count = read_fences("\n".join(texts))
-        return _Reader(self.memory, recalls, count) if recalls and count else None
+        if not recalls or not count:
+            return None
+        asked = [text for text, m in zip(texts, request, strict=True) if isinstance(m, str) or not is_answer(m)]
+        others = _HISTORY.sub("", beside_memories("\n".join(asked)))
+        return _Reader(self.memory, recalls, count, ours=not parse_citations(others, count).numbers)
 
     def _whole(self, response: R, *request: ChatMessage | str) -> R:
         reader = self._reader(request)
@@ -213,6 +255,17 @@ class _MarkerlessLLM(LLM):
     def _astreamed(self, chunks: AsyncGenerator[R, None], *request: ChatMessage | str) -> AsyncGenerator[R, None]:
         reader = self._reader(request)
         return chunks if reader is None else _aread(reader, chunks)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What an app sets on a model (its temperature, its callbacks) is the model's own too."""
+        if name in type(self).model_fields:
+            super().__setattr__(name, value)
+        if name not in ("inner", "memory"):
+            setattr(self.inner, name, value)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy on the same memory and the same model, which are not copied."""
+        return self.model_copy()
 
     def __getattr__(self, name: str) -> Any:
         """What an app asks a model for (its name, its temperature) is the model's own."""
@@ -230,8 +283,9 @@ def _read(reader: _Reader, chunks: Generator[R, None, None]) -> Generator[R, Non
 
 async def _aread(reader: _Reader, chunks: AsyncGenerator[R, None]) -> AsyncGenerator[R, None]:
     last = None
-    async for last in chunks:
-        yield reader.chunk(last)
+    async with aclosing(chunks):
+        async for last in chunks:
+            yield reader.chunk(last)
     for chunk in reader.ending(last):
         yield chunk
 

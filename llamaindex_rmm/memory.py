@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
-from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.memory import BaseMemory
 from llama_index_instrumentation import get_dispatcher
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from llamaindex_rmm._backend import checked_memory
-from llamaindex_rmm._convert import CAPTIONS, Words, answer_of, is_answer, message_of, spoken, text_of, with_text
+from llamaindex_rmm._backend import MemoryField, checked_memory
+from llamaindex_rmm._convert import (
+    answer_of,
+    is_answer,
+    message_of,
+    quotes_a_tool,
+    spoken,
+    text_of,
+    with_text,
+)
 from llamaindex_rmm._registry import memory_of, name_of
+from llamaindex_rmm._request import newest_of, request
 from llamaindex_rmm._turns import answering, unstored
-from rmm_core import Answer, Chat, Message, NotFoundError, Recall, ReflectionReport, ReflectiveMemory
+from rmm_core import Answer, Chat, Citations, Message, NotFoundError, Recall, ReflectionReport, ReflectiveMemory, Turn
 from rmm_core.chat import going_on, said_under
-from rmm_core.citable import marker
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id, fresh_id
 
@@ -26,16 +34,26 @@ _dispatcher = get_dispatcher(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """What is being answered: the user's message once it was put, what was searched for, and the recall's id."""
+    """What is being answered.
+
+    Attributes:
+        said: The user's message, once it was put.
+        session_id: Where it is stored, as the turn of this index under this key.
+        query: What was searched for, found in the recall of this id; empty when the memory could not be searched.
+    """
 
     said: ChatMessage | None = None
+    session_id: str = ""
+    index: int = -1
+    key: str = ""
     query: str = ""
     recall_id: str = ""
 
     @property
     def asked(self) -> Message | None:
         """The user's message as a value of the core."""
-        return None if self.said is None else spoken(self.said)
+        said = None if self.said is None else spoken(self.said)
+        return None if said is None else replace(said, key=self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +72,32 @@ class RMMMemory(BaseMemory):
 
     :meth:`get` shows the memories for the user's present message: in front of its words when the message was put
     already (agents, ``SimpleChatEngine``), else in a system message before the history. They are recalled once a turn,
-    and never stored. A turn is stored when its answer is put, and what stayed unanswered with the next message;
-    system messages, tool calls and their results are no part of it. When the memory cannot be searched, because its
-    embedder or its file is out of reach, the model answers without it, and a log entry says so.
+    and never stored. What the user says is stored when it is put, and its answer when that is; system messages, tool
+    calls and their results are no part of it. (``ContextChatEngine`` and ``CondensePlusContextChatEngine`` put both
+    only after the answer: what their model fails on is not stored.) When the memory cannot be searched, because its
+    embedder is out of reach, the model answers without it, and a log entry says so.
 
     In an agent's ``Context`` it is saved as the name of the memory, the user and the session: open the memory at the
-    same place, with :func:`open_memory`, before a context is restored in another process.
+    same place, with :func:`open_memory`, before a context is restored in another process. LlamaIndex takes the memory
+    of a restored context and not the one given to ``run``: a context is one user's.
 
     Attributes:
         memory: The memory.
         user_id: Whose memory. One object serves one user; a memory serves any number of them.
         session_id: Names the session; after :meth:`reset` it goes on empty, under a name of its own in the memory.
         history_turns: How many messages of the session are repeated at most.
+        history_tokens: How long they may be together, at four characters a token; the newest are kept.
         user_name: What the user is called in memories.
         agent_name: What the other side is called there.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    memory: ReflectiveMemory = Field(repr=False, exclude=True)
+    memory: MemoryField
     user_id: str
     session_id: str = Field(default_factory=fresh_id)
     history_turns: int = Field(default=40, ge=0)
+    history_tokens: int = Field(default=8_000, ge=0)
     user_name: str = "User"
     agent_name: str = "Assistant"
     _turn: _Turn = PrivateAttr(default_factory=_Turn)
@@ -101,6 +123,7 @@ class RMMMemory(BaseMemory):
         session_id: str | None = None,
         chat_history: Sequence[ChatMessage] | None = None,
         history_turns: int = 40,
+        history_tokens: int = 8_000,
         user_name: str = "User",
         agent_name: str = "Assistant",
     ) -> Self:
@@ -110,8 +133,9 @@ class RMMMemory(BaseMemory):
             memory: What :func:`open_memory` returns.
             user_id: Whose memory.
             session_id: Names the session; made up when left out.
-            chat_history: What was said in it already, elsewhere.
+            chat_history: What was said in it already, elsewhere. Name the session then, or it is stored anew each time.
             history_turns: How many messages of the session are repeated at most.
+            history_tokens: How long they may be together.
             user_name: What the user is called in memories.
             agent_name: What the other side is called there.
         """
@@ -120,6 +144,7 @@ class RMMMemory(BaseMemory):
             user_id=user_id,
             session_id=fresh_id() if session_id is None else session_id,
             history_turns=history_turns,
+            history_tokens=history_tokens,
             user_name=user_name,
             agent_name=agent_name,
         )
@@ -154,7 +179,7 @@ class RMMMemory(BaseMemory):
 
     @_dispatcher.span
     def put(self, message: ChatMessage) -> None:
-        """Take a message: the user's waits for its answer, an answer is stored with it and learned from."""
+        """Store a message: the user's waits for its answer, and an answer is learned from."""
         self.memory.run(self._putting([message]))
 
     @_dispatcher.span
@@ -201,15 +226,11 @@ class RMMMemory(BaseMemory):
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Plain data: the memory by its name, and what is on its way and not stored yet."""
-        said = None if self._turn.said is None else _dumped(self._turn.said)
+        turn, given = self._turn, self._given
         return self.model_dump(mode="json") | {
             "memory": name_of(self.memory),
-            "turn": {"said": said, "query": self._turn.query, "recall_id": self._turn.recall_id},
-            "given": {
-                "messages": [_dumped(m) for m in self._given.messages],
-                "session_id": self._given.session_id,
-                "turns": self._given.turns,
-            },
+            "turn": _fields(turn) | {"said": None if turn.said is None else _dumped(turn.said)},
+            "given": _fields(given) | {"messages": [_dumped(m) for m in given.messages]},
         }
 
     @classmethod
@@ -224,9 +245,13 @@ class RMMMemory(BaseMemory):
         state.pop("class_name", None)
         made = cls(**{**state, "memory": memory_of(state["memory"])})
         said = None if turn["said"] is None else ChatMessage.model_validate(turn["said"])
-        made._turn = _Turn(said, turn["query"], turn["recall_id"])
+        made._turn = _Turn(**turn | {"said": said})
         made._given = _Given(**given | {"messages": tuple(map(ChatMessage.model_validate, given["messages"]))})
         return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as it is saved, by the memory's name."""
+        return type(self).from_dict, (self.to_dict(),)
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """A copy on the same memory, which is not copied."""
@@ -239,51 +264,77 @@ class RMMMemory(BaseMemory):
         waits = said is not None and asked in (None, said.content, text_of(said))
         query = text_of(said) if said is not None and waits else asked or ""
         recall = (yield from self._recalling(query)) if query.strip() else None
-        history = yield from self._history()
-        if said is not None and not waits:  # it stayed unanswered, and the question is another one
-            history.append(said)
-        told = [_marked(m, self.memory, self.user_id, recall) for m in self._newest(history)]
-        memories = recall.instructions(named=True) if recall is not None else ""
-        shown = [Words(text=memories)] if memories else []
-        if said is not None and waits:
-            present = _inert(said)
-            return [*told, present.model_copy(update={"blocks": [*shown, *present.blocks]})]
-        return [*([ChatMessage(role=MessageRole.SYSTEM, blocks=shown)] if shown else []), *told]
+        history = yield from self._history(waiting=not waits)
+        newest = newest_of(history, self.history_turns, self.history_tokens)
+        return request(newest, said if waits else None, recall, self.memory.recent)
 
     def _recalling(self, query: str) -> Flow[Recall | None]:
         """The turn's recall: one, however often the host asks; None when the memory cannot be searched."""
-        if self._turn.query == query:
-            known = self._recalled()
-            if known is not None or not self._turn.recall_id:  # it failed before, and would fail at every step
+        turn = self._turn
+        if turn.query == query:
+            known = self._recalled(turn)
+            if known is not None or not turn.recall_id:  # it failed before, and would fail at every step
                 return known
         yield from self.memory.sessions.visiting(self.user_id)
         recall = yield from self.memory.recalling_or_none(self.user_id, query)
-        self._turn = replace(self._turn, query=query, recall_id=recall.id if recall is not None else "")
+        if self._turn is turn:  # else it is over, or another one began meanwhile
+            self._turn = replace(turn, query=query, recall_id=recall.id if recall is not None else "")
         return recall
 
     def _putting(self, messages: Sequence[ChatMessage]) -> Flow[None]:
         chat = yield from self._chat()
         for message in messages:
-            turn, asked, said = self._turn, self._turn.asked, spoken(message)
-            if said is None and asked is not None and is_answer(message):
-                said = Message("agent", "")  # nothing but markers, or nothing at all: it was answered all the same
-            if said is None:
-                continue
-            if said.role == "user":
-                if asked is not None and asked != said:  # what the user repeats after a failure was said once
-                    yield from chat.adding([asked])
-                found = turn.recall_id and turn.query == said.text  # an engine asked for its memories before it put it
-                self._turn = replace(turn if found else _Turn(), said=message.model_copy(deep=True))
-            else:
-                self._last = answer = yield from answering(self.memory, chat, asked, self._recalled(), said.text)
-                self._turn = _Turn()
-                if answer_of(text_of(message)) == text_of(message).strip() != answer.text:
-                    message.blocks = with_text(message, answer.text).blocks  # the host shows this very message
+            said = spoken(message)
+            if said is not None and said.role == "user":
+                yield from self._asking(chat, message, said)
+            elif said is not None or is_answer(message):  # one may be nothing but markers
+                yield from self._answering(chat, message, "" if said is None else said.text)
 
-    def _recalled(self) -> Recall | None:
-        """What the turn was shown; None when nothing was yet, the user was forgotten or the process is another one."""
+    def _asking(self, chat: Chat, message: ChatMessage, said: Message) -> Flow[None]:
+        """Store what the user said; what is repeated because it stayed unanswered was said once."""
+        found = self._turn if self._turn.recall_id and self._turn.query == said.text else _Turn()  # asked for before
+        last = yield from self._last_turn(chat)
+        if last is not None and (last.role, last.text, last.attachments) == ("user", said.text, said.attachments):
+            key, index = self._turn.key if self._turn.index == last.index else "", last.index
+        else:
+            key = fresh_id()
+            stored = yield from chat.adding([replace(said, key=key)])
+            index = stored[-1].index if stored else -1
+        self._turn = replace(
+            found, said=message.model_copy(deep=True), session_id=chat.session_id, index=index, key=key
+        )
+
+    def _answering(self, chat: Chat, message: ChatMessage, text: str) -> Flow[None]:
+        if not text and self._turn == _Turn():
+            return
+        turn, self._turn = self._turn, _Turn()  # claimed: the next message may come while this one is stored
+        asked = turn.asked if turn.key and turn.session_id == chat.session_id else None
+        quoted = quotes_a_tool(message)
         try:
-            return self.memory.recent.get(self.user_id, self._turn.recall_id)
+            if quoted:  # brackets in it are the tool's
+                answer = yield from chat.recording("", Citations(text, (), "silent"))
+            else:
+                answer = yield from answering(self.memory, chat, asked, self._recalled(turn), text)
+        except BaseException:
+            if self._turn == _Turn():
+                self._turn = turn
+            raise
+        self._last = answer
+        if not quoted and answer_of(text_of(message)) == text_of(message).strip() != answer.text:
+            message.blocks = with_text(message, answer.text).blocks  # the host shows this very message
+
+    def _last_turn(self, chat: Chat) -> Flow[Turn | None]:
+        try:
+            session = yield from call(self.memory.store.session, self.user_id, chat.session_id)
+        except NotFoundError:
+            return None
+        turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id, max(session.turns - 1, 0))
+        return turns[-1] if turns else None
+
+    def _recalled(self, turn: _Turn) -> Recall | None:
+        """What a turn was shown; None when nothing was yet, the user was forgotten or the process is another one."""
+        try:
+            return self.memory.recent.get(self.user_id, turn.recall_id)
         except NotFoundError:
             return None
 
@@ -292,45 +343,41 @@ class RMMMemory(BaseMemory):
             yield from self._ending()
             return
         *given, last = messages
-        waits = last.role == MessageRole.USER
-        held = tuple(m.model_copy(deep=True) for m in (given if waits else messages))
+        asked = spoken(last) if last.role == MessageRole.USER else None
+        held = tuple(m.model_copy(deep=True) for m in (messages if asked is None else given))
         chat = yield from self._chat()
-        said = [s for s in map(spoken, held) if s is not None]
-        asked = self._turn.asked
-        if asked is not None and asked not in said and not (waits and spoken(last) == asked):
-            said.append(asked)
         known = yield from said_under(self.memory, self.user_id, self.session_id)
-        yield from chat.adding(unstored(said, known))
+        said = [s for s in map(spoken, held) if s is not None]
+        new = unstored(said if asked is None else [*said, asked], known)
+        waits = asked is not None and bool(new) and new[-1] is asked
+        yield from chat.adding(new[:-1] if waits else new)
         turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
+        turn, self._turn = self._turn, _Turn()
+        if waits and asked is not None:
+            yield from self._asking(chat, last, asked)
+        elif asked is not None:  # it was put before
+            index = max((t.index for t in turns if (t.role, t.text) == ("user", asked.text)), default=-1)
+            key = turn.key if index == turn.index else ""
+            self._turn = _Turn(last.model_copy(deep=True), chat.session_id, index, key)
         self._given = _Given(held, chat.session_id, len(turns))
-        self._turn = _Turn(said=last.model_copy(deep=True)) if waits else _Turn()
 
     def _ending(self) -> Flow[ReflectionReport]:
         chat = yield from self._chat()
-        asked = self._turn.asked
-        if asked is not None:
-            yield from chat.adding([asked])
         self._turn, self._given = _Turn(), _Given()
         return (yield from chat.ending())
 
     def _reading(self) -> Flow[list[ChatMessage]]:
-        history = yield from self._history()
+        history = yield from self._history(waiting=False)
         return history if self._turn.said is None else [*history, self._turn.said.model_copy(deep=True)]
 
-    def _history(self) -> Flow[list[ChatMessage]]:
-        """The history given and the turns since, or the session's turns; without the message that waits."""
+    def _history(self, *, waiting: bool) -> Flow[list[ChatMessage]]:
+        """The history given and the turns since, or the session's turns; with the message that waits, or without."""
         chat = yield from self._chat()
         turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
         given = [m.model_copy(deep=True) for m in self._given.messages]
         stood_for = self._given.turns if self._given.session_id == chat.session_id else 0
-        return [*given, *(message_of(t) for t in turns[stood_for:])]
-
-    def _newest(self, history: list[ChatMessage]) -> list[ChatMessage]:
-        """As many messages as are repeated, none of them an answer to one that is not."""
-        cut = max(len(history) - self.history_turns, 0)
-        while 0 < cut < len(history) and history[cut].role != MessageRole.USER:
-            cut += 1
-        return history[cut:]
+        left_out = self._turn.index if not waiting and self._turn.session_id == chat.session_id else -1
+        return [*given, *(message_of(t) for t in turns[stood_for:] if t.index != left_out)]
 
     def _chat(self) -> Flow[Chat]:
         """The session that goes on."""
@@ -338,26 +385,9 @@ class RMMMemory(BaseMemory):
         return (yield from going_on(self.memory, self.user_id, self.session_id, **names))
 
 
-def _inert(message: ChatMessage) -> ChatMessage:
-    """A copy of a message for a request: its words are no template, and what only we know of it stays behind."""
-    blocks = [Words(text=b.text) if isinstance(b, TextBlock) else b.model_copy(deep=True) for b in message.blocks]
-    known = {key: value for key, value in message.additional_kwargs.items() if key != CAPTIONS}
-    return ChatMessage(role=message.role, blocks=blocks, additional_kwargs=known)
-
-
-def _marked(message: ChatMessage, memory: ReflectiveMemory, user_id: str, recall: Recall | None) -> ChatMessage:
-    """An earlier message for a request, with the markers an answer had, in the numbers of the present recall.
-
-    A model that sees its own answers without markers stops citing.
-    """
-    inert = _inert(message)
-    behind = memory.recent.behind(user_id, text_of(message)) if message.role == MessageRole.ASSISTANT else None
-    if recall is None or behind is None:
-        return inert
-    earlier, citations = behind
-    again = marker(recall, [m.id for m in earlier.memories(citations.numbers)], citations.status)
-    return with_text(inert, f"{text_of(message)} {again}") if again else inert
-
-
 def _dumped(message: ChatMessage) -> dict[str, Any]:
     return message.model_dump(mode="json")
+
+
+def _fields(state: _Turn | _Given) -> dict[str, Any]:
+    return {field.name: getattr(state, field.name) for field in fields(state)}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.memory import BaseMemoryBlock, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, PrivateAttr
 
+from llamaindex_rmm._backend import MemoryField
 from llamaindex_rmm._convert import Words, spoken, text_of
 from llamaindex_rmm._turns import answering, unstored
-from rmm_core import Chat, Message, NotFoundError, Recall, ReflectionReport, ReflectiveMemory
+from rmm_core import Chat, Message, NotFoundError, Recall, ReflectionReport
 from rmm_core.chat import going_on, said_under
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id
@@ -41,7 +42,7 @@ class RMMMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     name: str = "reflective_memory"
-    memory: ReflectiveMemory = Field(repr=False, exclude=True)
+    memory: MemoryField
     user_id: str
     role: MessageRole = MessageRole.SYSTEM
     user_name: str = "User"
@@ -49,6 +50,10 @@ class RMMMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
     _turn: tuple[str, int] = PrivateAttr(default=("", 0))
     _recall_id: str = PrivateAttr(default="")
     _unanswered: deque[tuple[str, str]] = PrivateAttr(default_factory=lambda: deque(maxlen=512))  # query, recall's id
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy on the same memory, which is not copied."""
+        return self.model_copy()
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse a user that cannot be one."""

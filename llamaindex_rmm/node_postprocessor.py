@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index_instrumentation import get_dispatcher
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from llamaindex_rmm._backend import MemoryField
 from llamaindex_rmm._convert import show_number, stands_in
-from rmm_core import InputError, Recall, ReflectiveMemory
+from rmm_core import InputError, Recall
 from rmm_core.citable import citable, distinct
 from rmm_core.flow import Flow
 from rmm_core.inputs import checked_id
@@ -33,10 +34,16 @@ class RMMNodePostprocessor(BaseNodePostprocessor):
         cite: Whether models read the nodes under their numbers, for answers that cite: :data:`CITING_QA_TEMPLATE`.
     """
 
-    memory: ReflectiveMemory = Field(repr=False, exclude=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    memory: MemoryField
     user_id: str
     top_n: int | None = Field(default=None, ge=0)
     cite: bool = False
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy on the same memory, which is not copied."""
+        return self.model_copy()
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse a user that cannot be one."""

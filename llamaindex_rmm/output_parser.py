@@ -57,11 +57,16 @@ class CitedAnswer:
             InputError: When :attr:`nodes` are not of a recall of this memory.
             NotFoundError: When that recall is too old, or of another process.
         """
-        return memory.feedback(self._recall(memory), self.citations)
+        return memory.feedback(*self._read(memory))
 
     async def afeedback(self, memory: ReflectiveMemory) -> Citations:
         """:meth:`feedback` for event loops."""
-        return await memory.afeedback(self._recall(memory), self.citations)
+        return await memory.afeedback(*self._read(memory))
+
+    def _read(self, memory: ReflectiveMemory) -> tuple[Recall, Citations]:
+        """The recall, and what the answer cites; a model of :func:`hide_markers` may have taken its markers out."""
+        recall = self._recall(memory)
+        return memory.recent.take(recall.user_id, self.text, recall) or (recall, self.citations)
 
     def _recall(self, memory: ReflectiveMemory) -> Recall:
         key = recall_key(self.nodes)

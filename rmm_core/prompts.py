@@ -41,6 +41,7 @@ _MARKER = re.compile(r"[\[\u3010\uff3b](?=\s{0,3}(?:\^?\d|#|memor|no[_ ]cite))",
 _TAG = re.compile(r"<(?=\s{0,3}/?\s{0,3}(?:memor|session|turns?\b))", re.IGNORECASE)
 _OPENING = re.compile(r'<memories(?: recall="\w{1,64}")?>')
 _NAMED = re.compile(r'<memor(?:ies|y number="\d{1,3}") recall="(\w{1,64})">')
+_FENCED = re.compile(r'<memor(ies|y)(?: number="\d{1,3}")?(?: recall="\w{1,64}")?>.*?</memor\1>', re.DOTALL)
 _NUMBERED = re.compile(r'<memory number="(\d{1,3})"')
 
 
@@ -227,6 +228,13 @@ def read_fences(prompt: str) -> tuple[set[str], int]:
     return set(_NAMED.findall(prompt)), max(map(int, _NUMBERED.findall(prompt)), default=0)
 
 
+def beside_memories(prompt: str) -> str:
+    """What a prompt says beside memories, fenced by us, and the rules for citing them."""
+    for ours in (HOST_RULES, _HOST_EXAMPLE):
+        prompt = prompt.replace(ours, "")
+    return _FENCED.sub("", prompt)
+
+
 _CITE = """\
 - Put the number of every memory your answer rests on in square brackets at the end of the sentence it \
 supports: [1], or [1, 3] for several. Cite nothing that you did not use.
@@ -249,6 +257,11 @@ HOST_RULES = f"""\
 """How an answer cites that may rest on other things too: tools, documents, what the model knows."""
 
 
+_HOST_EXAMPLE = f"""\
+An example of somebody else: when memory 3 holds that Priya plays the violin,
+- "Which instrument does Priya play?" is answered with: Priya plays the violin [3].
+- "How much is 2 + 2?" is answered with: 4. {NO_CITE}"""
+
 _HOST_OPENING = (
     "You know this user from earlier sessions. What was said then and may matter now follows as numbered memories."
 )
@@ -268,9 +281,7 @@ def host_instructions(block: str, *, cite: bool = True) -> str:
 
 {HOST_RULES}
 
-An example of somebody else: when memory 3 holds that Priya plays the violin,
-- "Which instrument does Priya play?" is answered with: Priya plays the violin [3].
-- "How much is 2 + 2?" is answered with: 4. {NO_CITE}
+{_HOST_EXAMPLE}
 
 {block}"""
 

@@ -186,7 +186,8 @@ class MemoryStore(Protocol):
         """Store messages as the next turns, and feedback with them; durable on return.
 
         A message whose :attr:`~rmm_core.types.Message.key` the session holds already is left out of what is
-        stored and returned; when that leaves none of those given, the feedback is left out too.
+        stored and returned; when that leaves none of those given, the feedback is left out too. What comes again
+        from the memory (``from_memory``: a question is stored before its answer shows that) is marked so.
 
         Args:
             at: The time now, and of messages that carry none.

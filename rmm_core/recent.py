@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from rmm_core.bounded import Bounded
 from rmm_core.errors import NotFoundError
 from rmm_core.recall import Recall
@@ -16,13 +18,14 @@ class RecentRecalls:
     """
 
     def __init__(self, held: int = 512) -> None:
-        self._recalls: Bounded[str, Recall] = Bounded(held)
-        self._read: Bounded[tuple[str, str, str], tuple[Recall, Citations]] = Bounded(held)
-        self._recorded: Bounded[tuple[str, str], tuple[Recall, Citations]] = Bounded(held)
+        self._count = count()
+        self._recalls: Bounded[str, tuple[int, Recall]] = Bounded(held)
+        self._read: Bounded[tuple[str, str, str], tuple[int, Recall, Citations]] = Bounded(held)
+        self._recorded: Bounded[tuple[str, str], tuple[Recall, Citations] | None] = Bounded(held)
 
     def add(self, recall: Recall) -> Recall:
         """Keep a recall, and return it."""
-        self._recalls.put(recall.id, recall)
+        self._recalls.put(recall.id, (next(self._count), recall))
         return recall
 
     def get(self, user_id: str, recall_id: str) -> Recall:
@@ -31,7 +34,7 @@ class RecentRecalls:
         Raises:
             NotFoundError: When it is none of the user's, too old, or of another process.
         """
-        recall = self._recalls.get(recall_id)
+        _, recall = self._recalls.get(recall_id) or (0, None)
         if recall is None or recall.user_id != user_id:
             raise NotFoundError(
                 f"user {user_id!r} has no recent recall {recall_id!r}: the last {self._recalls.held} of this process "
@@ -41,14 +44,16 @@ class RecentRecalls:
 
     def of_query(self, user_id: str, query: str) -> Recall | None:
         """The user's newest recall for exactly this query; None when there is none."""
-        mine = (r for _, r in self._recalls.newest_first() if r.user_id == user_id and r.query == query)
+        mine = (r for _, (_, r) in self._recalls.newest_first() if r.user_id == user_id and r.query == query)
         return next(mine, None)
 
-    def read(self, recall_id: str, citations: Citations) -> None:
-        """Note what was read from a model's answer before its host sees the text alone."""
-        recall = self._recalls.get(recall_id)
-        if recall is not None:
-            self._read.put((recall.user_id, citations.text.strip(), recall.id), (recall, citations))
+    def read(self, recall_id: str, citations: Citations) -> bool:
+        """Note what was read from a model's answer before its host sees the text alone; whether the recall is known."""
+        number, recall = self._recalls.get(recall_id) or (0, None)
+        if recall is None:
+            return False
+        self._read.put((recall.user_id, citations.text.strip(), recall.id), (number, recall, citations))
+        return True
 
     def take(self, user_id: str, text: str, recall: Recall | None = None) -> tuple[Recall, Citations] | None:
         """What was read from an answer of these words, once; None when nothing was.
@@ -56,16 +61,24 @@ class RecentRecalls:
         Args:
             user_id: Whose.
             text: The answer without markers.
-            recall: Which one it answers; the newest such answer when that is not known, or it answers another.
+            recall: What the host was shown for it. An answer to something else that was recalled later is taken too:
+                a query engine asks in words of its own. The newest is, when this is not known.
         """
         words = (user_id, text.strip())
         found = None if recall is None else self._read.pop((*words, recall.id))
-        keys = (key for key, _ in self._read.newest_first() if key[:2] == words)
-        return found if found is not None else next((self._read.pop(key) for key in keys), None)
+        if found is None:
+            since, _ = (self._recalls.get(recall.id) if recall is not None else None) or (-1, None)
+            others = (k for k, (n, _, _) in self._read.newest_first() if k[:2] == words and n > since)
+            found = next((self._read.pop(key) for key in others), None)
+        return None if found is None else found[1:]
 
     def recorded(self, recall: Recall, citations: Citations) -> None:
-        """Note an answer that became a turn."""
-        self._recorded.put((recall.user_id, citations.text.strip()), (recall, citations))
+        """Note an answer that became a turn; of two in the same words that cite otherwise, neither is known by them."""
+        key = (recall.user_id, citations.text.strip())
+        cited = recall.memories(citations.numbers)
+        same = [b for k, b in self._recorded.newest_first() if k == key]
+        clash = any(b is None or b[0].memories(b[1].numbers) != cited for b in same)
+        self._recorded.put(key, None if clash else (recall, citations))
 
     def behind(self, user_id: str, text: str) -> tuple[Recall, Citations] | None:
         """What a turn of these words cites, and of which recall; None for any other turn."""
@@ -73,7 +86,7 @@ class RecentRecalls:
 
     def forget(self, user_id: str) -> None:
         """Let go of a user's recalls and answers."""
-        for recall_id, recall in self._recalls.newest_first():
+        for recall_id, (_, recall) in self._recalls.newest_first():
             if recall.user_id == user_id:
                 self._recalls.pop(recall_id)
         for read, _ in self._read.newest_first():

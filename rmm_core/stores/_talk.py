@@ -81,6 +81,8 @@ def append(
     """Store messages as the session's next turns, those left out whose key it holds already."""
     known = session(db, user_id, session_id)
     new = [m for m in _first_of_key(messages) if not _holds(db, user_id, session_id, m.key)]
+    again = [(user_id, session_id, m.key) for m in messages if m.key and m.from_memory and m not in new]
+    db.executemany("UPDATE turns SET from_memory = 1 WHERE user_id = ? AND session_id = ? AND key = ?", again)
     turns_ = tuple(turn_at(m, known, known.turns + i, at) for i, m in enumerate(new))
     insert_turns(db, user_id, turns_, [m.key or None for m in new])
     db.execute(

@@ -175,6 +175,15 @@ class MemoryStoreContract(BankContract):
         store.append("ann", "t", [], at=T0, feedback=a_feedback("ann", "alone"))
         assert len(store.feedback()) == 2
 
+    def test_a_key_that_comes_again_from_the_memory_is_marked(self, store: MemoryStore) -> None:
+        """A question is stored before its answer shows that it came out of the memory."""
+        store.open_session(a_session("ann", "s"))
+        asked, other = Message("user", "one", key="k1"), Message("user", "two", key="k2")
+        store.append("ann", "s", [asked, other], at=T0)
+        answered = Message("agent", "three", from_memory=True)
+        store.append("ann", "s", [replace(asked, from_memory=True), answered], at=T0)
+        assert [t.from_memory for t in store.turns("ann", "s")] == [True, False, True]
+
     def test_feedback_may_bring_its_embeddings(self, store: MemoryStore) -> None:
         """That on texts from elsewhere is kept also of a user without a bank, and goes with the user."""
         given = replace(a_feedback("ann"), embeddings=np.stack([axis(i) for i in range(3)]))

@@ -140,3 +140,33 @@ def test_a_name_used_again_is_another_session(open_memory):
         assert name() == expected
         memory.chat("ann", session_id=expected).end()
     assert name("bob") == "s"
+
+
+def test_an_answer_is_found_by_what_it_answers_or_by_its_words(open_memory):
+    memory = open_memory()
+    told(memory, "I keep bees in Graz.")
+    yes = Citations("Yes.", (1,), "cited")
+    earlier, now = memory.recall("ann", "bees?"), memory.recall("ann", "Graz?")
+    assert memory.recent.read(earlier.id, yes)
+    assert memory.recent.take("ann", "Yes.", now) is None  # it was read for something before
+    assert memory.recent.take("bob", "Yes.") is None
+    later = memory.recall("ann", "and now?")
+    memory.recent.read(later.id, yes)
+    assert memory.recent.take("ann", " Yes. ", now)[0] is later  # a query engine asked in words of its own
+    assert memory.recent.take("ann", "Yes.")[0] is earlier
+    assert memory.recent.take("ann", "Yes.") is None
+    assert not memory.recent.read("nobody's", yes)
+
+
+def test_answers_in_the_same_words_that_cite_otherwise_are_not_told_apart(open_memory):
+    memory = open_memory()
+    told(memory, "I keep bees in Graz.")
+    recall = memory.recall("ann", "bees?")
+    for _ in "ab":
+        memory.recent.recorded(recall, Citations("Yes.", (1,), "cited"))
+        assert memory.recent.behind("ann", "Yes.")[0] is recall
+    for numbers in ((), (1,)):
+        memory.recent.recorded(recall, Citations("Yes.", numbers, "cited"))
+        assert memory.recent.behind("ann", "Yes.") is None
+    memory.recent.forget("ann")
+    assert memory.recent.behind("ann", "Yes.") is None

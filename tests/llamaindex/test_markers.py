@@ -1,5 +1,7 @@
 """A model that hides its markers is the same model in everything else."""
 
+import copy
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -346,3 +348,72 @@ async def test_one_answer_is_one_event(memory, asked, way):
         counted.append([events.seen.count(kind) for kind in ("LLMChatStartEvent", "LLMChatEndEvent")])
     assert counted[0] == counted[1]
     assert min(counted[0]) >= 1
+
+
+# -- what is no marker -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [1, 3, 100])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"ids": [1], "list": [[1]]}',
+        ' [{"id": [1]}]',
+        '["a", [1]]',
+        "[[1], [1]]",
+        "Let me see.<execute>\nx = [1]\n</execute>",
+    ],
+)
+def test_data_and_programs_are_left_alone(memory, asked, reply, cut):
+    model = Cut().cut(*range(cut, len(reply), cut)).enqueue(reply, reply)
+    quiet = hide_markers(model, memory)
+    assert quiet.chat([ChatMessage(asked)]).message.content == reply
+    assert "".join(c.delta for c in quiet.stream_chat([ChatMessage(asked)])) == reply
+
+
+@pytest.mark.parametrize(
+    ("role", "text"),
+    [
+        ("user", "[1] fish or [2] meat?"),
+        ("system", "Cite the documents: [1] is the manual."),
+        ("tool", "Results: [1] a page, [2] another."),
+    ],
+)
+def test_where_a_request_has_numbers_of_its_own_none_are_ours(memory, model, recall, asked, role, text):
+    quiet = hide_markers(model.enqueue(CITING, CITING), memory)
+    request = [ChatMessage(asked), ChatMessage(text, role=role)]
+    assert quiet.chat(request).message.content == CITING
+    assert read(memory, CITING) == (recall.id, (), "silent")
+    assert quiet.chat([ChatMessage(asked), ChatMessage(text, role="assistant")]).message.content == CLEAN
+
+
+def test_a_stream_that_tells_no_deltas(memory, asked):
+    class NoDelta(ScriptedIndexLLM):
+        @staticmethod
+        def chunks(message):
+            return (ChatResponse(message=c.message) for c in ScriptedIndexLLM.chunks(message))
+
+    chunks = list(hide_markers(NoDelta().enqueue(CITING), memory).stream_chat([ChatMessage(asked)]))
+    assert "".join(c.delta for c in chunks) == chunks[-1].message.content == CLEAN
+
+
+def test_what_is_set_on_the_wrapped_model_is_set_on_the_model(memory):
+    plain = Plain()
+    quiet = hide_markers(plain, memory)
+    quiet.temperature, quiet.callback_manager = 0.9, CallbackManager([])
+    assert plain.temperature == quiet.temperature == 0.9
+    assert plain.callback_manager is quiet.callback_manager
+    assert copy.deepcopy(quiet).inner is plain
+
+
+def test_a_model_wrapped_for_another_memory_is_wrapped_anew(memory, open_memory, model, recall, asked):
+    other = open_memory(place=":memory:")
+    quiet = hide_markers(hide_markers(model.enqueue(CITING), other), memory)
+    assert quiet.inner is model
+    assert quiet.complete(asked).text == CLEAN
+    assert read(memory, CLEAN)[0] == recall.id
+
+
+def test_memories_of_another_memory_are_told_of(memory, open_memory, model, asked, caplog):
+    hide_markers(model.enqueue(CITING), open_memory(place=":memory:")).complete(asked)
+    assert "memories of another memory" in caplog.text

@@ -1,11 +1,15 @@
 """The memory of chat engines and agents, called as they call it."""
 
+import asyncio
+import copy
 import logging
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
-from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import (
     ChatMessage,
     CitableBlock,
@@ -21,7 +25,7 @@ from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, ValidationError
 
 from llamaindex_rmm import RMMMemory, hide_markers
-from rmm_core import Attachment, ConfigError, RMMConfig
+from rmm_core import Attachment, ConfigError, RMMConfig, StoreError
 from rmm_core.prompts import read_fences
 from rmm_core.testing import HashEmbedder
 from tests.llamaindex.conftest import ScriptedIndexLLM, calling
@@ -366,13 +370,12 @@ def test_braces_reach_the_model_as_they_are(memory, own, told, model, kind, way)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_the_model_failed_to_answer_is_stored_with_the_next_message(memory, own, model, way):
+def test_what_the_model_failed_to_answer_is_stored(memory, own, model, way):
     engine = SimpleChatEngine.from_defaults(llm=hide_markers(model, memory), memory=own)
     model.enqueue(ConnectionError("down"), "Good to know.")
     with pytest.raises(ConnectionError, match="down"):
         seen(engine, way, FACT)
-    assert memory.users() == []
-    assert words(own.get_all()) == [FACT]
+    assert said(memory) == words(own.get_all()) == [FACT]
     seen(engine, way, "I have a cat too.")
     assert said(memory) == [FACT, "I have a cat too.", "Good to know."]
 
@@ -414,7 +417,7 @@ async def test_an_agents_tool_loop_is_one_turn(memory, own, model, told, recalle
         calling("weather", city="Linz"),
         "It rains, and bees stay at home [1].",
     )
-    weather = FunctionTool.from_defaults(lambda city: f"It rains in {city} [1].", name="weather", description="Weather")
+    weather = FunctionTool.from_defaults(lambda city: f"It rains in {city}.", name="weather", description="Weather")
     talking = FunctionAgent(
         llm=hide_markers(model, memory), tools=[weather], streaming=streaming, initial_state={"mood": "calm"}
     )
@@ -545,7 +548,7 @@ async def test_one_that_ends_in_a_question_waits_for_the_answer(memory, own, tol
     *history, asked = await own.aget()
     assert words(history) == [*HELD]
     assert FACT in asked.content
-    assert said(memory) == [*HELD]
+    assert said(memory) == [*HELD, QUESTION]
     await own.aput(agent("Bees [1]."))
     assert said(memory) == words(await own.aget_all()) == [*HELD, QUESTION, "Bees."]
     assert learned(memory) == [1]
@@ -777,3 +780,93 @@ def test_nothing_but_a_marker_is_an_answer_too(memory, own, told, model, silent)
     assert [str(engine.chat(text)) for text in (QUESTION, "Which ones?", "And now?")][2] == "Fine."
     assert said(memory) == [QUESTION, "Bees.", "Which ones?", "And now?", "Fine."]
     assert len(memory.store.feedback()) == 2
+
+
+# -- many at once, one object a request, failures at a bad moment ----------------------------------
+
+
+class Echo(ScriptedIndexLLM):
+    """Answers what it was asked, after a while."""
+
+    def next(self, messages):
+        return ChatMessage(f"Re: {messages[-1].blocks[-1].text}", role="assistant")
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_messages_that_come_at_once_are_each_stored_once(memory, own, kind):
+    engine = ENGINES[kind](hide_markers(Echo(seconds=0.01), memory), own)
+    facts = [f"Fact {i}." for i in range(6)]
+    await asyncio.gather(*(engine.achat(fact) for fact in facts))
+    assert sorted(said(memory)) == sorted([*facts, *(f"Re: {fact}" for fact in facts)])
+
+
+@pytest.mark.parametrize(("again", "stored"), [(FACT, [FACT, "Noted."]), ("Hello?", [FACT, "Hello?", "Noted."])])
+def test_an_object_for_each_request_loses_nothing(memory, model, again, stored):
+    model.enqueue(ConnectionError("down"), "Noted.")
+    for text in (FACT, again):
+        engine = SimpleChatEngine.from_defaults(llm=hide_markers(model, memory), memory=of(memory))
+        with suppress(ConnectionError):
+            engine.chat(text)
+    assert said(memory) == stored
+
+
+async def test_an_answer_that_was_stored_before_its_request_ended_is_stored_once(memory, own, monkeypatch):
+    append, calls = memory.store.append, []
+
+    def breaking(*args, **kwargs):
+        turns = append(*args, **kwargs)
+        calls.append(args)
+        if len(calls) == 2:
+            raise StoreError("the disk went away right after")
+        return turns
+
+    monkeypatch.setattr(memory.store, "append", breaking)
+    own.put(user(FACT))
+    with pytest.raises(StoreError):
+        own.put(agent("Noted."))
+    own.put(agent("Noted."))
+    own.put(user("And a cat."))
+    assert said(memory) == [FACT, "Noted.", "And a cat."]
+
+
+def test_the_next_message_may_come_while_an_answer_is_stored(memory, own, monkeypatch):
+    append = memory.store.append
+
+    def slow(user_id, session_id, messages, **kwargs):
+        turns = append(user_id, session_id, messages, **kwargs)
+        if any(m.role == "agent" for m in messages):
+            monkeypatch.setattr(memory.store, "append", append)
+            own.put(user("And a cat."))
+        return turns
+
+    own.put(user(FACT))
+    monkeypatch.setattr(memory.store, "append", slow)
+    own.put(agent("Noted."))
+    own.put(agent("Lovely."))
+    assert said(memory) == [FACT, "Noted.", "And a cat.", "Lovely."]
+
+
+@pytest.mark.parametrize("kind", [FunctionAgent, ReActAgent])
+async def test_what_a_tool_answers_directly_is_no_answer_of_a_models(memory, own, told, model, kind):
+    told("ann", FACT)
+    menu = FunctionTool.from_defaults(lambda: "Choose: [1] fish, [2] meat.", name="menu", return_direct=True)
+    thought = "Thought: The menu.\nAction: menu\nAction Input: {}"
+    model.enqueue(calling("menu") if kind is FunctionAgent else thought)
+    running = kind(llm=hide_markers(model, memory), tools=[menu]).run("What is for lunch?", memory=own)
+    assert (await running).response.content == "Choose: [1] fish, [2] meat."
+    assert said(memory)[-2:] == ["What is for lunch?", "Choose: [1] fish, [2] meat."]
+    assert memory.store.feedback() == []
+
+
+def test_a_long_history_is_cut_to_what_fits(memory):
+    own = of(memory, history_tokens=10)
+    own.put_messages([user("a" * 200), agent("b" * 30), user("c" * 20), agent("d" * 10)])
+    assert words(own.get()) == ["c" * 20, "d" * 10]
+    assert words(of(memory, history_tokens=0).get()) == []
+
+
+def test_it_is_copied_and_pickled_by_the_name_of_its_memory(memory, own):
+    own.put(user(FACT))
+    for copied in (copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
+        assert copied.memory is own.memory is memory
+        assert words(copied.get_all()) == [FACT]

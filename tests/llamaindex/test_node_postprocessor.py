@@ -1,5 +1,7 @@
 """The learned reranker behind another retriever."""
 
+import copy
+
 import pytest
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
@@ -7,7 +9,13 @@ from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from pydantic import Field
 
-from llamaindex_rmm import CitationOutputParser, RMMNodePostprocessor, RMMRetriever
+from llamaindex_rmm import (
+    CITING_QA_TEMPLATE,
+    CitationOutputParser,
+    RMMNodePostprocessor,
+    RMMRetriever,
+    hide_markers,
+)
 from rmm_core import InputError, RMMConfig
 
 PAGES = ("The pump is primed with water.", "Tonight there is pumpkin soup.", "Trains to Graz leave at nine.")
@@ -97,3 +105,30 @@ def test_llamaindexs_conventions(memory):
     assert "BaseNodePostprocessor" in [c.__name__ for c in RMMNodePostprocessor.__mro__]
     assert RMMNodePostprocessor.class_name() == "RMMNodePostprocessor"
     assert "ReflectiveMemory" not in repr(RMMNodePostprocessor(memory=memory, user_id="ann"))
+
+
+def test_a_number_is_shown_once(memory, told):
+    told("ann", "I keep bees in Graz.")
+    nodes = [*RMMRetriever(memory, user_id="ann", cite=True).retrieve("bees"), *pages()]
+    ranked = RMMNodePostprocessor(memory=memory, user_id="ann", cite=True).postprocess_nodes(nodes, query_str="bees")
+    for number, node in enumerate(ranked, start=1):
+        shown = node.node.get_content("llm")
+        assert shown.count("<memory ") == shown.count(f'<memory number="{number}" ') == 1
+
+
+def test_a_typo_and_what_is_no_memory_are_refused(memory):
+    with pytest.raises(ValueError, match="topn"):
+        RMMNodePostprocessor(memory=memory, user_id="ann", topn=2)
+    with pytest.raises(ValueError, match="open_memory returns; got str"):
+        RMMNodePostprocessor(memory="memory.db", user_id="ann")
+    assert copy.deepcopy(RMMNodePostprocessor(memory=memory, user_id="ann")).memory is memory
+
+
+def test_an_answer_of_a_model_that_hides_markers_is_learned_from(memory, model):
+    nodes = RMMNodePostprocessor(memory=memory, user_id="ann", top_n=2, cite=True).postprocess_nodes(
+        pages(), query_str="soup"
+    )
+    quiet = hide_markers(model.enqueue("There is soup [1]."), memory)
+    prompt = CITING_QA_TEMPLATE.format(context_str="\n\n".join(n.get_content("llm") for n in nodes), query_str="soup?")
+    answer = CitationOutputParser().parse(quiet.complete(prompt).text).citing(nodes)
+    assert (answer.text, answer.feedback(memory).numbers) == ("There is soup.", (1,))
