@@ -14,9 +14,8 @@ from pydantic import Field
 from langchain_rmm._convert import numbered, recall_key, text_of
 from langchain_rmm.markers import reply_of
 from rmm_core import Citations, CitationStream, InputError, Recall, ReflectiveMemory, parse_citations
+from rmm_core.citations import MOST
 from rmm_core.types import CitationStatus
-
-_MOST = 999  # as many as a marker can name
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ class CitationOutputParser(BaseTransformOutputParser[CitedAnswer]):
 
     @property
     def _shown(self) -> int:
-        return _MOST if self.count is None else self.count
+        return MOST if self.count is None else self.count
 
     @property
     def _type(self) -> str:

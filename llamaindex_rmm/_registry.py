@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from rmm_core import NotFoundError, ReflectiveMemory
 from rmm_core.inputs import fresh_id
 
-_memories: dict[str, ReflectiveMemory] = {}
+_memories: WeakValueDictionary[str, ReflectiveMemory] = WeakValueDictionary()
 _lock = threading.Lock()
 
 
 def register(memory: ReflectiveMemory, place: str) -> ReflectiveMemory:
-    """Keep a memory under the place it was opened at, in place of an older one; and return it."""
+    """Know a memory by its place, instead of an older one, as long as the app has it; and return it."""
     if place != ":memory:":  # every one of those is a bank of its own
         with _lock:
             _memories[str(Path(place).absolute())] = memory
@@ -23,7 +24,7 @@ def register(memory: ReflectiveMemory, place: str) -> ReflectiveMemory:
 def name_of(memory: ReflectiveMemory) -> str:
     """The name of a memory; one that nobody named gets one, which no other process knows."""
     with _lock:
-        known = next((name for name, m in _memories.items() if m is memory), None)
+        known = next((name for name, m in list(_memories.items()) if m is memory), None)
         name = known or f"memory-{fresh_id()}"
         _memories[name] = memory
         return name

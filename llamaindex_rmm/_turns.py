@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rmm_core import Answer, Chat, Citations, Message, Recall, ReflectiveMemory, Turn, parse_citations
+from rmm_core.citations import MOST
 from rmm_core.flow import Flow
-
-_MOST = 999  # as many as a marker can name
 
 
 def answering(
@@ -69,4 +68,4 @@ def _is_data(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    return parse_citations(text, _MOST).text.strip()
+    return parse_citations(text, MOST).text.strip()

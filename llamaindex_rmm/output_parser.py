@@ -10,9 +10,8 @@ from llama_index.core.types import BaseOutputParser
 
 from llamaindex_rmm._convert import recall_key
 from rmm_core import Citations, InputError, Recall, ReflectiveMemory, parse_citations
+from rmm_core.citations import MOST
 from rmm_core.types import CitationStatus
-
-_MOST = 999  # as many as a marker can name
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,5 +90,5 @@ class CitationOutputParser(BaseOutputParser):
 
     def parse(self, output: str) -> CitedAnswer:
         """The whole answer."""
-        citations = parse_citations(output, _MOST if self.count is None else self.count)
+        citations = parse_citations(output, MOST if self.count is None else self.count)
         return CitedAnswer(citations.text, citations.numbers, citations.status)

@@ -11,7 +11,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llamaindex_rmm._backend import checked_memory
 from llamaindex_rmm._convert import nodes_of
-from rmm_core import ReflectiveMemory
+from rmm_core import ConfigError, ReflectiveMemory
 from rmm_core.flow import Flow
 from rmm_core.inputs import checked_id
 from rmm_core.prompts import HOST_RULES, NO_MEMORIES
@@ -61,6 +61,8 @@ class RMMRetriever(BaseRetriever):
         super().__init__(callback_manager=callback_manager, **options)
         self.memory = checked_memory(memory)
         self.user_id = checked_id(user_id, "user_id")
+        if similarity_top_k is not None and (not isinstance(similarity_top_k, int) or similarity_top_k < 0):
+            raise ConfigError(f"similarity_top_k is a whole number from 0; got {similarity_top_k!r}")
         self.similarity_top_k = similarity_top_k
         self.cite = cite
         self.when_empty = when_empty

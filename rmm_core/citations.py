@@ -35,6 +35,9 @@ import re
 
 from rmm_core.types import Citations, CitationStatus
 
+MOST = 999
+"""As many memories as markers can name: the count where nobody knows how many were shown."""
+
 _LONGEST = 64  # characters inside a bracket, and blanks before it, that are ever held back
 _AHEAD = 16  # characters behind a bracket that are looked at, at most
 _BLANKS = " \t\u00a0\u2009\u202f\u3000"

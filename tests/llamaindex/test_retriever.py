@@ -64,6 +64,11 @@ def test_what_cannot_work_is_refused(memory, memory_, user, error):
         RMMRetriever(memory_ or memory, user_id=user)
 
 
+def test_a_count_that_is_none_is_refused(memory):
+    with pytest.raises(ConfigError, match="similarity_top_k is a whole number from 0; got '3'"):
+        RMMRetriever(memory, user_id="ann", similarity_top_k="3")
+
+
 async def test_an_answer_is_learned_from_once(memory, told):
     told("ann", "I keep bees in Graz.")
     nodes = RMMRetriever(memory, user_id="ann").retrieve(QUESTION)
