@@ -7,15 +7,24 @@ from typing import Any, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 from pydantic import Field
 
 from langchain_rmm._convert import text_of
-from rmm_core import Citations, CitationStream, Recall
+from rmm_core import Citations, Recall
 from rmm_core.citable import marker
+from rmm_core.replies import ReplyReader, brackets_are_ours
 
 METADATA_KEY = "reflective_memory"
 """Where ``response_metadata`` of an answer holds what it cites: plain data, and no text of a memory."""
@@ -27,7 +36,8 @@ def hide_markers(model: Any, recall: Recall) -> Any:
     """The same model, for one answer to what was recalled: markers are taken out of all it returns and streams.
 
     What the answer cites stands in ``response_metadata["reflective_memory"]``: the recall's id, the numbers, their
-    memories' ids and the status.
+    memories' ids and the status. JSON is left alone, and so is the whole answer where the request has bracketed numbers
+    of its own (a text with footnotes, pages a tool found): they cannot be told from markers then.
 
     Args:
         model: A chat model; one with bound arguments, retries or fallbacks is one too.
@@ -61,9 +71,9 @@ def reply_of(answer: Any) -> str | Citations:
     return text_of(answer) if noted is None else noted[1]
 
 
-def without_markers(message: M, recall: Recall) -> M:
+def without_markers(message: M, recall: Recall, request: Sequence[BaseMessage] = ()) -> M:
     """A whole message without its markers, and with what it cites."""
-    reader = _Reader(recall)
+    reader = _Reader(recall, request)
     return reader.end(reader.read(message))
 
 
@@ -90,9 +100,10 @@ def _marked(message: AnyMessage, recall: Recall) -> AnyMessage:
 class _Reader:
     """Takes markers out of a message or of its chunks, whose content is a text or blocks."""
 
-    def __init__(self, recall: Recall) -> None:
+    def __init__(self, recall: Recall, request: Sequence[BaseMessage] = ()) -> None:
         self._recall = recall
-        self._stream = CitationStream(len(recall.shown))
+        count = len(recall.shown)
+        self._stream = ReplyReader(count, ours=_cites_alone(request, count))
         self._block: dict[str, Any] | None = None  # the last block of text, where what is held back belongs
 
     def read(self, message: M) -> M:
@@ -152,6 +163,14 @@ class _Reader:
         }
 
 
+def _cites_alone(request: Sequence[BaseMessage], count: int) -> bool:
+    """See :func:`rmm_core.replies.brackets_are_ours`; of what the user said, what is said now."""
+    present = max((i for i, m in enumerate(request) if isinstance(m, HumanMessage)), default=0)
+    said = [m for i, m in enumerate(request) if isinstance(m, SystemMessage) or i == present]
+    found = [m for m in request[present:] if isinstance(m, ToolMessage)]
+    return brackets_are_ours(map(text_of, said), map(text_of, found), count)
+
+
 class _MarkerlessChatModel(BaseChatModel):
     """Asks the model it is made of, below its callbacks, so that an answer is one run and is counted once."""
 
@@ -178,7 +197,7 @@ class _MarkerlessChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return self._read(self.inner._generate(messages, stop=stop, **kwargs))
+        return self._read(self.inner._generate(messages, stop=stop, **kwargs), messages)
 
     async def _agenerate(
         self,
@@ -187,7 +206,7 @@ class _MarkerlessChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return self._read(await self.inner._agenerate(messages, stop=stop, **kwargs))
+        return self._read(await self.inner._agenerate(messages, stop=stop, **kwargs), messages)
 
     def _stream(
         self,
@@ -199,7 +218,7 @@ class _MarkerlessChatModel(BaseChatModel):
         if type(self.inner)._stream is BaseChatModel._stream:  # it streams on event loops only
             yield from _chunks(self._generate(messages, stop, **kwargs))
             return
-        reader, last = _Reader(self.recall), None
+        reader, last = _Reader(self.recall, messages), None
         for chunk in self.inner._stream(messages, stop=stop, **kwargs):
             last, clean = _read_chunk(reader, chunk)
             yield clean
@@ -213,16 +232,16 @@ class _MarkerlessChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        reader, last = _Reader(self.recall), None
+        reader, last = _Reader(self.recall, messages), None
         async for chunk in self.inner._astream(messages, stop=stop, **kwargs):
             last, clean = _read_chunk(reader, chunk)
             yield clean
         if last is not None:  # what streams nothing has failed, and LangChain says so
             yield ChatGenerationChunk(message=reader.last(last))
 
-    def _read(self, result: ChatResult) -> ChatResult:
+    def _read(self, result: ChatResult, messages: Sequence[BaseMessage]) -> ChatResult:
         answers = [
-            ChatGeneration(message=without_markers(g.message, self.recall), generation_info=g.generation_info)
+            ChatGeneration(message=without_markers(g.message, self.recall, messages), generation_info=g.generation_info)
             for g in result.generations
         ]
         return ChatResult(generations=answers, llm_output=result.llm_output)

@@ -18,6 +18,7 @@ from llama_index.core.base.llms.types import (
     CompletionResponseAsyncGen,
     CompletionResponseGen,
     LLMMetadata,
+    MessageRole,
 )
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
@@ -26,18 +27,17 @@ from llama_index.core.llms.structured_llm import StructuredLLM
 from pydantic import Field
 
 from llamaindex_rmm._backend import checked_memory
-from llamaindex_rmm._convert import answer_of, answers_of, is_answer, text_of, with_text
-from rmm_core import Citations, CitationStream, ConfigError, ReflectiveMemory, parse_citations
-from rmm_core.prompts import beside_memories, read_fences
+from llamaindex_rmm._convert import answer_of, answers_of, text_of, with_text
+from rmm_core import ConfigError, ReflectiveMemory, parse_citations
+from rmm_core.prompts import read_fences
+from rmm_core.replies import ReplyReader, brackets_are_ours
 
 if TYPE_CHECKING:
     from llama_index.core.tools import BaseTool
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R", ChatResponse, CompletionResponse)
-_HANDED_ON = ("Action Input:", "<execute>")  # what follows, in ReAct and CodeAct agents, is a tool's or a program's
-_DATA = re.compile(r"\s*(?:\{|\[\s*[\[{\"])")  # what begins like this is JSON
-_OPENING = re.compile(r"\s*\[?\s*\Z")  # what may yet begin like this
+_OBSERVED = "Observation:"  # what a tool returned, as ReAct agents put it
 _HISTORY = re.compile(r"^assistant: .*$", re.MULTILINE)  # earlier answers, in a prompt that is one text
 
 
@@ -84,72 +84,42 @@ class _Reader:
         self._memory = memory
         self._recalls = recalls
         self._count = count
-        self._stream: CitationStream | None = CitationStream(count) if ours else None
-        self._cites = ours
+        self._reply = ReplyReader(count, ours=ours)
         self._raw = ""
-        self._tail = ""  # not certain yet to be read
-        self._begun = False
-        self.shown = ""
 
     def feed(self, piece: str) -> str:
         """What of the next piece is certain to be shown."""
         self._raw += piece
-        if self._stream is None:
-            return self._show(piece)
-        text = self._tail + piece
-        self._tail = ""
-        if not self._begun:
-            if _OPENING.match(text):
-                self._tail = text
-                return ""
-            self._begun = True
-            if _DATA.match(text):
-                self._cites, self._stream = False, None
-                return self._show(text)
-        return self._show(self._read(text, self._stream))
-
-    def _read(self, text: str, stream: CitationStream) -> str:
-        for mark in _HANDED_ON:
-            before, found, rest = text.partition(mark)
-            if found:
-                self._stream = None
-                return stream.feed(before) + stream.close()[0] + found + rest
-        held = max(n for mark in _HANDED_ON for n in range(len(mark)) if text.endswith(mark[:n]))
-        self._tail = text[len(text) - held :]
-        return stream.feed(text[: len(text) - held])
+        return self._reply.feed(piece)
 
     def close(self) -> str:
         """What was held back; the reply is over."""
-        tail = "" if self._stream is None else self._show(self._stream.feed(self._tail) + self._stream.close()[0])
-        self._stream = None
+        tail, cited = self._reply.close()
         if len(self._recalls) > 1:  # numbers of several recalls do not tell which memories they mean
             return tail
-        for text in answers_of(self.shown):
-            read = parse_citations(answer_of(self._raw), self._count) if self._cites else Citations("", (), "silent")
-            if not self._memory.recent.read(min(self._recalls), replace(read, text=text)):
+        if cited.status != "silent":  # what an agent thinks before its answer cites nothing
+            cited = parse_citations(answer_of(self._raw), self._count)
+        for text in answers_of(self._reply.shown):
+            if not self._memory.recent.read(min(self._recalls), replace(cited, text=text)):
                 logger.warning("a prompt shows memories of another memory, or of a forgotten user: nothing is learned")
         return tail
-
-    def _show(self, text: str) -> str:
-        self.shown += text
-        return text
 
     def whole(self, response: R) -> R:
         """A reply that came in one piece."""
         self.feed(_text(response))
         self.close()
-        return _with_text(response, self.shown)
+        return _with_text(response, self._reply.shown)
 
     def chunk(self, response: R) -> R:
         """A chunk of a reply: what it adds, and all so far."""
         grown = response.delta if response.delta is not None else _text(response)[len(self._raw) :]
         delta = self.feed(grown)
-        return _with_text(response, self.shown, delta=delta)
+        return _with_text(response, self._reply.shown, delta=delta)
 
     def ending(self, last: R | None) -> list[R]:
         """The chunk that ends a stream, if something was held back."""
         tail = "" if last is None else self.close()
-        return [] if last is None or not tail else [_with_text(last, self.shown, delta=tail)]
+        return [] if last is None or not tail else [_with_text(last, self._reply.shown, delta=tail)]
 
 
 def _text(response: ChatResponse | CompletionResponse) -> str:
@@ -240,9 +210,13 @@ class _MarkerlessLLM(LLM):
         recalls, count = read_fences("\n".join(texts))
         if not recalls or not count:
             return None
-        asked = [text for text, m in zip(texts, request, strict=True) if isinstance(m, str) or not is_answer(m)]
-        others = _HISTORY.sub("", beside_memories("\n".join(asked)))
-        return _Reader(self.memory, recalls, count, ours=not parse_citations(others, count).numbers)
+        roles = [m.role if isinstance(m, ChatMessage) else MessageRole.USER for m in request]
+        users = [role == MessageRole.USER for role in roles]
+        asks = [user and not text.startswith(_OBSERVED) for user, text in zip(users, texts, strict=True)]
+        present = max((i for i, ask in enumerate(asks) if ask), default=0)
+        said = [_HISTORY.sub("", t) for i, t in enumerate(texts) if roles[i] == MessageRole.SYSTEM or i == present]
+        found = [t for i, t in enumerate(texts) if i > present and (users[i] or roles[i] == MessageRole.TOOL)]
+        return _Reader(self.memory, recalls, count, ours=brackets_are_ours(said, found, count))
 
     def _whole(self, response: R, *request: ChatMessage | str) -> R:
         reader = self._reader(request)

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel, GenericFakeChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 
@@ -200,3 +200,26 @@ def test_a_stream_of_nothing_is_an_error_as_it_is_for_the_model(recall):
     for model in (Silent(), hide_markers(Silent(), recall)):
         with pytest.raises(ValueError, match="No generation"):
             list(model.stream(ASKED))
+
+
+@pytest.mark.parametrize("reply", ['{"ids": [1]}', '[{"id": [1]}]'])
+def test_data_is_left_alone(model, recall, reply):
+    assert hide_markers(model.enqueue(reply), recall).invoke(ASKED).text == reply
+    assert "".join(c.text for c in hide_markers(model.enqueue(reply), recall).stream(ASKED)) == reply
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        HumanMessage("[1] fish or [2] meat?"),
+        SystemMessage("Cite the documents: [1] is the manual."),
+        ToolMessage("Results:\n[1] a page\n[2] another", tool_call_id="1"),
+    ],
+)
+def test_where_a_request_has_numbers_of_its_own_none_are_ours(model, recall, other):
+    answer = hide_markers(model.enqueue(CITING), recall).invoke([*ASKED, other])
+    assert answer.text == CITING
+    assert citations_of(answer)[1].numbers == ()
+    harmless = [AIMessage("[1]"), ToolMessage('{"ids": [1, 2]}', tool_call_id="1")]
+    earlier = [] if isinstance(other, SystemMessage) else [other]
+    assert hide_markers(model.enqueue(CITING), recall).invoke([*earlier, *ASKED, *harmless]).text == CLEAN

@@ -376,7 +376,8 @@ def test_data_and_programs_are_left_alone(memory, asked, reply, cut):
     [
         ("user", "[1] fish or [2] meat?"),
         ("system", "Cite the documents: [1] is the manual."),
-        ("tool", "Results: [1] a page, [2] another."),
+        ("tool", "Results:\n[1] a page\n[2] another"),
+        ("user", "Observation: Results:\n[1] a page"),
     ],
 )
 def test_where_a_request_has_numbers_of_its_own_none_are_ours(memory, model, recall, asked, role, text):
@@ -384,7 +385,8 @@ def test_where_a_request_has_numbers_of_its_own_none_are_ours(memory, model, rec
     request = [ChatMessage(asked), ChatMessage(text, role=role)]
     assert quiet.chat(request).message.content == CITING
     assert read(memory, CITING) == (recall.id, (), "silent")
-    assert quiet.chat([ChatMessage(asked), ChatMessage(text, role="assistant")]).message.content == CLEAN
+    harmless = [ChatMessage(text, role="assistant"), ChatMessage('{"ids": [1, 2], "of": [\n1\n]}', role="tool")]
+    assert quiet.chat([ChatMessage(text), ChatMessage(asked), *harmless]).message.content == CLEAN
 
 
 def test_a_stream_that_tells_no_deltas(memory, asked):
