@@ -225,7 +225,7 @@ class RMMMemory(BaseMemory):
     # -- saved and restored ----------------------------------------------------------------
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Plain data: the memory by its name, and what is on its way and not stored yet."""
+        """Plain data: the memory by its name, and the turn that is on its way."""
         turn, given = self._turn, self._given
         return self.model_dump(mode="json") | {
             "memory": name_of(self.memory),
