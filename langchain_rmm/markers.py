@@ -36,8 +36,8 @@ def hide_markers(model: Any, recall: Recall) -> Any:
     """The same model, for one answer to what was recalled: markers are taken out of all it returns and streams.
 
     What the answer cites stands in ``response_metadata["reflective_memory"]``: the recall's id, the numbers, their
-    memories' ids and the status. JSON is left alone, and so is the whole answer where the request has bracketed numbers
-    of its own (a text with footnotes, pages a tool found): they cannot be told from markers then.
+    memories' ids and the status. JSON is left alone, and so are bracketed numbers where what the user says now has such
+    numbers itself, or a tool found a list of sources: they cannot be told from markers then.
 
     Args:
         model: A chat model; one with bound arguments, retries or fallbacks is one too.
@@ -102,8 +102,7 @@ class _Reader:
 
     def __init__(self, recall: Recall, request: Sequence[BaseMessage] = ()) -> None:
         self._recall = recall
-        count = len(recall.shown)
-        self._stream = ReplyReader(count, ours=_cites_alone(request, count))
+        self._stream = ReplyReader(len(recall.shown), ours=_cites_alone(request))
         self._block: dict[str, Any] | None = None  # the last block of text, where what is held back belongs
 
     def read(self, message: M) -> M:
@@ -163,12 +162,12 @@ class _Reader:
         }
 
 
-def _cites_alone(request: Sequence[BaseMessage], count: int) -> bool:
-    """See :func:`rmm_core.replies.brackets_are_ours`; of what the user said, what is said now."""
-    present = max((i for i, m in enumerate(request) if isinstance(m, HumanMessage)), default=0)
-    said = [m for i, m in enumerate(request) if isinstance(m, SystemMessage) or i == present]
-    found = [m for m in request[present:] if isinstance(m, ToolMessage)]
-    return brackets_are_ours(map(text_of, said), map(text_of, found), count)
+def _cites_alone(request: Sequence[BaseMessage]) -> bool:
+    """See :func:`rmm_core.replies.brackets_are_ours`."""
+    present = max((i for i, m in enumerate(request) if isinstance(m, HumanMessage)), default=-1)
+    tools = [m for m in request[present + 1 :] if isinstance(m, ToolMessage)]
+    around = [*(m for m in request if isinstance(m, SystemMessage)), *tools]
+    return brackets_are_ours("" if present < 0 else text_of(request[present]), map(text_of, around))
 
 
 class _MarkerlessChatModel(BaseChatModel):

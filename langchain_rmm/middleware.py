@@ -317,6 +317,6 @@ def _without(response: ModelResponse[Any], request: ModelRequest[Any], recall: R
 
     def clean(message: BaseMessage) -> BaseMessage:
         unread = isinstance(message, AIMessage) and citations_of(message) is None
-        return without_markers(message, recall) if unread else message
+        return without_markers(message, recall, request.messages) if unread else message
 
     return ModelResponse(result=[clean(m) for m in response.result], structured_response=response.structured_response)

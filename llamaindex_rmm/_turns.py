@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rmm_core import Answer, Chat, Citations, Message, Recall, ReflectiveMemory, Turn, parse_citations
 from rmm_core.citations import MOST
 from rmm_core.flow import Flow
+from rmm_core.replies import is_data
 
 
 def answering(
@@ -27,7 +28,7 @@ def answering(
     read = memory.recent.take(chat.user_id, text, recall)
     if read is not None:
         recall, reply = read
-    elif recall is not None and (not recall.shown or _is_data(text)):  # brackets are nobody's markers
+    elif recall is not None and (not recall.shown or is_data(text)):  # brackets are nobody's markers
         recall = None
     if read is None and recall is not None:
         reply = memory.citations(recall, text)
@@ -35,9 +36,14 @@ def answering(
         asked = None  # stored before, and there is no turn of the answer that its feedback could go with
     query = asked or Message("user", "")
     reply_key = query.key and f"{query.key}/reply"
-    answer = yield from chat.recording(
-        query.text, reply, recall, attachments=query.attachments, key=query.key, reply_key=reply_key
-    )
+    try:
+        answer = yield from chat.recording(
+            query.text, reply, recall, attachments=query.attachments, key=query.key, reply_key=reply_key
+        )
+    except BaseException:
+        if read is not None:  # for whoever stores it again
+            memory.recent.read(read[0].id, replace(read[1], text=text))
+        raise
     if recall is not None:
         memory.recent.recorded(recall, answer.citations)
     return answer
@@ -54,17 +60,6 @@ def unstored(messages: Iterable[Message], turns: Sequence[Turn]) -> list[Message
         else:
             found.append(message)
     return found
-
-
-def _is_data(text: str) -> bool:
-    """Whether an answer is structured output."""
-    if not text.startswith(("{", "[{")):
-        return False
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _plain(text: str) -> str:

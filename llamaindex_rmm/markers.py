@@ -28,7 +28,7 @@ from pydantic import Field
 
 from llamaindex_rmm._backend import checked_memory
 from llamaindex_rmm._convert import answer_of, answers_of, text_of, with_text
-from rmm_core import ConfigError, ReflectiveMemory, parse_citations
+from rmm_core import ConfigError, ReflectiveMemory
 from rmm_core.prompts import read_fences
 from rmm_core.replies import ReplyReader, brackets_are_ours
 
@@ -47,9 +47,9 @@ def hide_markers(llm: LLM, memory: ReflectiveMemory) -> LLM:
     What an answer cites reaches the memory beside the text, so that :class:`RMMMemory` learns from it when the engine
     or the agent puts the answer into its history. One wrapped model serves all users and may be shared by threads.
 
-    Left alone are JSON, structured output, and what an agent hands to a tool; and the whole reply where the request
-    has bracketed numbers of its own (a pasted text with footnotes, an engine that cites its documents): they cannot be
-    told from markers then, and nothing is learned.
+    Left alone are JSON, structured output, and what an agent hands to a tool; and bracketed numbers where what the user
+    says now has such numbers itself, or where a tool, or the engine's own prompt, lists sources by them: they cannot be
+    told from markers then, and nothing is learned from them.
 
     Args:
         llm: Any model of LlamaIndex; one that calls functions still does.
@@ -84,6 +84,7 @@ class _Reader:
         self._memory = memory
         self._recalls = recalls
         self._count = count
+        self._ours = ours
         self._reply = ReplyReader(count, ours=ours)
         self._raw = ""
 
@@ -98,7 +99,9 @@ class _Reader:
         if len(self._recalls) > 1:  # numbers of several recalls do not tell which memories they mean
             return tail
         if cited.status != "silent":  # what an agent thinks before its answer cites nothing
-            cited = parse_citations(answer_of(self._raw), self._count)
+            answer = ReplyReader(self._count, ours=self._ours)
+            answer.feed(answer_of(self._raw))
+            cited = answer.close()[1]
         for text in answers_of(self._reply.shown):
             if not self._memory.recent.read(min(self._recalls), replace(cited, text=text)):
                 logger.warning("a prompt shows memories of another memory, or of a forgotten user: nothing is learned")
@@ -214,9 +217,12 @@ class _MarkerlessLLM(LLM):
         users = [role == MessageRole.USER for role in roles]
         asks = [user and not text.startswith(_OBSERVED) for user, text in zip(users, texts, strict=True)]
         present = max((i for i, ask in enumerate(asks) if ask), default=0)
-        said = [_HISTORY.sub("", t) for i, t in enumerate(texts) if roles[i] == MessageRole.SYSTEM or i == present]
-        found = [t for i, t in enumerate(texts) if i > present and (users[i] or roles[i] == MessageRole.TOOL)]
-        return _Reader(self.memory, recalls, count, ours=brackets_are_ours(said, found, count))
+        around = [
+            text
+            for i, (text, role) in enumerate(zip(texts, roles, strict=True))
+            if role == MessageRole.SYSTEM or (i > present and (users[i] or role == MessageRole.TOOL))
+        ]
+        return _Reader(self.memory, recalls, count, ours=brackets_are_ours(_HISTORY.sub("", texts[present]), around))
 
     def _whole(self, response: R, *request: ChatMessage | str) -> R:
         reader = self._reader(request)

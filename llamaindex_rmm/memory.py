@@ -295,10 +295,11 @@ class RMMMemory(BaseMemory):
         found = self._turn if self._turn.recall_id and self._turn.query == said.text else _Turn()  # asked for before
         last = yield from self._last_turn(chat)
         if last is not None and (last.role, last.text, last.attachments) == ("user", said.text, said.attachments):
-            key, index = self._turn.key if self._turn.index == last.index else "", last.index
+            same = (self._turn.session_id, self._turn.index) == (chat.session_id, last.index)
+            key, index = self._turn.key if same else "", last.index
         else:
             key = fresh_id()
-            stored = yield from chat.adding([replace(said, key=key)])
+            stored = yield from chat.adding([replace(said, key=key)], reflect=False)
             index = stored[-1].index if stored else -1
         self._turn = replace(
             found, said=message.model_copy(deep=True), session_id=chat.session_id, index=index, key=key
@@ -348,18 +349,16 @@ class RMMMemory(BaseMemory):
         chat = yield from self._chat()
         known = yield from said_under(self.memory, self.user_id, self.session_id)
         said = [s for s in map(spoken, held) if s is not None]
-        new = unstored(said if asked is None else [*said, asked], known)
-        waits = asked is not None and bool(new) and new[-1] is asked
-        yield from chat.adding(new[:-1] if waits else new)
+        yield from chat.adding(unstored(said, known))
         turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
-        turn, self._turn = self._turn, _Turn()
-        if waits and asked is not None:
-            yield from self._asking(chat, last, asked)
-        elif asked is not None:  # it was put before
-            index = max((t.index for t in turns if (t.role, t.text) == ("user", asked.text)), default=-1)
-            key = turn.key if index == turn.index else ""
-            self._turn = _Turn(last.model_copy(deep=True), chat.session_id, index, key)
         self._given = _Given(held, chat.session_id, len(turns))
+        if asked is None:
+            self._turn = _Turn()
+        elif (self._turn.session_id, self._turn.asked) != (chat.session_id, replace(asked, key=self._turn.key)):
+            self._turn = _Turn()
+            yield from self._asking(chat, last, asked)
+        else:  # it was put before, and is asked again
+            self._turn = replace(self._turn, said=last.model_copy(deep=True))
 
     def _ending(self) -> Flow[ReflectionReport]:
         chat = yield from self._chat()
@@ -375,6 +374,8 @@ class RMMMemory(BaseMemory):
         chat = yield from self._chat()
         turns = yield from call(self.memory.store.turns, self.user_id, chat.session_id)
         given = [m.model_copy(deep=True) for m in self._given.messages]
+        if len(turns) < self._given.turns:  # the user was forgotten, and the session is another one of this name
+            self._given = replace(self._given, turns=0)
         stood_for = self._given.turns if self._given.session_id == chat.session_id else 0
         left_out = self._turn.index if not waiting and self._turn.session_id == chat.session_id else -1
         return [*given, *(message_of(t) for t in turns[stood_for:] if t.index != left_out)]

@@ -110,10 +110,10 @@ class RMMMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
         """What the model was shown for a message: the first of its words whose answer is not stored yet."""
         if asked is None:
             return None
-        waiting = next((entry for entry in self._unanswered if entry[0] == asked.text), None)
-        if waiting is not None:
-            self._unanswered.remove(waiting)
-            return self._known(waiting[1])
+        for entry in [e for e in self._unanswered if e[0] == asked.text]:
+            self._unanswered.remove(entry)
+            if (recall := self._known(entry[1])) is not None:
+                return recall
         return self.memory.recent.of_query(self.user_id, asked.text)
 
     def _storing(self, messages: Sequence[ChatMessage]) -> Flow[None]:

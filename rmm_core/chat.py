@@ -201,11 +201,12 @@ class Chat:
         reply = yield from self._memory.answering(recall, query, history)
         return (yield from self.recording(query, reply, recall))
 
-    def adding(self, messages: Sequence[Message]) -> Flow[tuple[Turn, ...]]:
-        """:meth:`add` as a flow."""
+    def adding(self, messages: Sequence[Message], *, reflect: bool = True) -> Flow[tuple[Turn, ...]]:
+        """:meth:`add` as a flow; a question that is not answered yet is not reflected on the way."""
         checked = [checked_message(m) for m in messages]
         turns = yield from self._append([replace(m, text=without_memories(m.text)) for m in checked])
-        yield from self._reflect_on_the_way(turns)
+        if reflect:
+            yield from self._reflect_on_the_way(turns)
         return turns
 
     def _reflect_on_the_way(self, turns: Sequence[Turn]) -> Flow[None]:

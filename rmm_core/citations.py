@@ -128,10 +128,12 @@ class CitationStream:
 
     Args:
         count: How many memories the model was shown.
+        bare: Whether numbers alone cite. Without, ``[1]`` is text, and ``[Memory 1]`` and ``[NO_CITE]`` are markers.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, bare: bool = True) -> None:
         self._count = count
+        self._bare = bare
         self._numbers: set[int] = set()
         self._none = self._numeric = self._bad = False
         self._held = ""  # not decided yet: blanks, a bracket, and a little behind it
@@ -257,7 +259,7 @@ class CitationStream:
         """Deal with the bracket at ``start``; the blanks before it reach back to ``cut``."""
         body, end = _read(text, start)
         before = " " if cut < start else self._before
-        literal = before.endswith(("\\", "]"))
+        literal = before.endswith(("\\", "]")) or not (self._bare or body is None or _LABELLED.search(body))
         if body is None or (last and end < 0 and (literal or not _HALF.search(body))):
             # Of a long row of brackets only the last two can open a marker.
             run = _BRACKETS.match(text, start)

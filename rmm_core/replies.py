@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 
-from rmm_core.citations import CitationStream, parse_citations
+from rmm_core.citations import MOST, CitationStream, parse_citations
 from rmm_core.prompts import beside_memories
 from rmm_core.types import Citations
 
-_HANDED_ON = ("Action Input:", "<execute>")  # what follows is a tool's or a program's, in agents that reply in text
-_DATA = re.compile(r"\s*(?:\{|\[\s*[\[{\"])")  # what begins like this is JSON
+_HANDED_ON = re.compile(r"Action Input:|<execute>")  # what follows is a tool's or a program's
+_BEFORE = ("Action Input:", "<execute>")
+_DATA = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[{\"]|\[\s*\[(?!\s*\d{1,3}\s*\]\s*\])\s*[\d\[{\"-])")  # begins JSON
+_OPENING = re.compile(r"\s*(?:\{\s*|\[\s*(?:\[\s*(?:\d{1,3}\s*(?:\]\s*)?)?)?)?\Z")  # what may yet begin like this
 _SOURCE = re.compile(r"^[ \t]*\[\d{1,3}\](?!\s*\Z)", re.MULTILINE)
-_OPENING = re.compile(r"\s*\[?\s*\Z")  # what may yet begin like this
 
 
-def brackets_are_ours(request: Iterable[str], found: Iterable[str], count: int) -> bool:
+def brackets_are_ours(asked: str, around: Iterable[str]) -> bool:
     """Whether bracketed numbers in a reply can only be markers.
 
-    They cannot be told from others where the request has such numbers itself, beside the memories: a text with
-    footnotes, pages that a tool found, documents that are to be cited.
+    They cannot be told from others where the request has such numbers itself, beside the memories: footnotes in what
+    the user says now, or a list of sources that a tool found or the app put into its instructions.
 
     Args:
-        request: What the system and the user say in it; not what the model said before.
-        found: What tools returned; of their brackets only those count that begin a line, as sources do and data do not.
-        count: How many memories it shows.
+        asked: What the user says now.
+        around: What the system says and tools returned: brackets count there that begin a line, as those of sources do.
     """
-    if any(_SOURCE.search(text) for text in found):
+    if any(_SOURCE.search(beside_memories(text)) for text in around):
         return False
-    return not parse_citations(beside_memories("\n".join(request)), count).numbers
+    return parse_citations(beside_memories(asked), MOST).status == "silent"
+
+
+def is_data(text: str) -> bool:
+    """Whether a whole reply is structured output."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(value, dict) or (isinstance(value, list) and not all(isinstance(v, int) for v in value))
 
 
 class ReplyReader:
@@ -36,11 +46,11 @@ class ReplyReader:
 
     Args:
         count: How many memories the model was shown.
-        ours: Whether brackets are markers: :func:`brackets_are_ours`.
+        ours: Whether bare numbers are markers: :func:`brackets_are_ours`.
     """
 
     def __init__(self, count: int, *, ours: bool = True) -> None:
-        self._stream: CitationStream | None = CitationStream(count) if ours else None
+        self._stream: CitationStream | None = CitationStream(count, bare=ours)
         self._read = Citations("", (), "silent")
         self._tail = ""  # not certain yet to be read
         self._begun = False
@@ -58,11 +68,10 @@ class ReplyReader:
             self._stream = None
             return self._show(text)
         self._begun = True
-        for mark in _HANDED_ON:
-            before, found, rest = text.partition(mark)
-            if found:
-                return self._show(self._stream.feed(before) + self._end(self._stream) + found + rest)
-        held = max(n for mark in _HANDED_ON for n in range(len(mark)) if text.endswith(mark[:n]))
+        if handed := _HANDED_ON.search(text):
+            before, rest = text[: handed.start()], text[handed.start() :]
+            return self._show(self._stream.feed(before) + self._end(self._stream) + rest)
+        held = max(n for mark in _BEFORE for n in range(len(mark)) if text.endswith(mark[:n]))
         self._tail = text[len(text) - held :]
         return self._show(self._stream.feed(text[: len(text) - held]))
 

@@ -212,7 +212,7 @@ def test_data_is_left_alone(model, recall, reply):
     "other",
     [
         HumanMessage("[1] fish or [2] meat?"),
-        SystemMessage("Cite the documents: [1] is the manual."),
+        SystemMessage("Cite the documents.\n[1] The manual\n[2] The almanac"),
         ToolMessage("Results:\n[1] a page\n[2] another", tool_call_id="1"),
     ],
 )
@@ -220,6 +220,11 @@ def test_where_a_request_has_numbers_of_its_own_none_are_ours(model, recall, oth
     answer = hide_markers(model.enqueue(CITING), recall).invoke([*ASKED, other])
     assert answer.text == CITING
     assert citations_of(answer)[1].numbers == ()
-    harmless = [AIMessage("[1]"), ToolMessage('{"ids": [1, 2]}', tool_call_id="1")]
+    assert hide_markers(model.enqueue("None [1]. [NO_CITE]"), recall).invoke([*ASKED, other]).text == "None [1]."
+    harmless = [
+        SystemMessage("Reply like this: Paris is nice [1]."),
+        AIMessage("[1]"),
+        ToolMessage('{"ids": [1, 2]}', tool_call_id="1"),
+    ]
     earlier = [] if isinstance(other, SystemMessage) else [other]
     assert hide_markers(model.enqueue(CITING), recall).invoke([*earlier, *ASKED, *harmless]).text == CLEAN

@@ -270,14 +270,24 @@ async def test_structured_output_is_the_models(memory, asked, calls_functions):
     quiet, template = hide_markers(model, memory), PromptTemplate("{asked}")
     assert quiet.structured_predict(Meal, template, asked=asked) == soup
     assert await quiet.astructured_predict(Meal, template, asked=asked) == soup
-    streams = [list(llm.stream_structured_predict(Meal, template, asked=asked)) for llm in (model, quiet)]
-    streams.append([m async for m in await quiet.astream_structured_predict(Meal, template, asked=asked)])
-    first, *others = [[meal.model_dump() for meal in stream] for stream in streams]
-    assert others == [first, first]
     structured = quiet.as_structured_llm(Meal)
     assert structured.llm is model
     assert hide_markers(structured, memory) is structured
     assert structured.chat([ChatMessage(asked)]).raw == soup
+
+
+@pytest.mark.parametrize("calls_functions", [True, False])
+async def test_structured_output_that_streams_is_the_models(memory, asked, calls_functions):
+    model, soup = ScriptedIndexLLM(calls_functions=calls_functions), Meal(dish="soup [1]")
+    model.enqueue(*[calling("Meal", dish=soup.dish) if calls_functions else soup.model_dump_json()] * 3)
+    quiet, template = hide_markers(model, memory), PromptTemplate("{asked}")
+    try:
+        streams = [list(llm.stream_structured_predict(Meal, template, asked=asked)) for llm in (model, quiet)]
+    except NotImplementedError:
+        pytest.skip("this LlamaIndex streams structured output of models that call functions alone")
+    streams.append([m async for m in await quiet.astream_structured_predict(Meal, template, asked=asked)])
+    first, *others = [[meal.model_dump() for meal in stream] for stream in streams]
+    assert others == [first, first]
 
 
 def test_it_is_a_model_of_its_kind(memory, model):
@@ -375,18 +385,45 @@ def test_data_and_programs_are_left_alone(memory, asked, reply, cut):
     ("role", "text"),
     [
         ("user", "[1] fish or [2] meat?"),
-        ("system", "Cite the documents: [1] is the manual."),
+        ("user", "Tom ran [12], Rex slept [13]. Which source says that Tom ran?"),
+        ("system", "Cite the documents.\n[1] The manual\n[2] The almanac"),
         ("tool", "Results:\n[1] a page\n[2] another"),
         ("user", "Observation: Results:\n[1] a page"),
     ],
 )
 def test_where_a_request_has_numbers_of_its_own_none_are_ours(memory, model, recall, asked, role, text):
-    quiet = hide_markers(model.enqueue(CITING, CITING), memory)
+    quiet = hide_markers(model.enqueue(CITING), memory)
     request = [ChatMessage(asked), ChatMessage(text, role=role)]
     assert quiet.chat(request).message.content == CITING
     assert read(memory, CITING) == (recall.id, (), "silent")
-    harmless = [ChatMessage(text, role="assistant"), ChatMessage('{"ids": [1, 2], "of": [\n1\n]}', role="tool")]
-    assert quiet.chat([ChatMessage(text), ChatMessage(asked), *harmless]).message.content == CLEAN
+    model.enqueue("Nothing helps [1]. [NO_CITE]")
+    assert quiet.chat(request).message.content == "Nothing helps [1]."
+    model.enqueue(CITING)
+    harmless = [
+        ChatMessage("Reply like this: Paris is nice [1].", role="system"),
+        ChatMessage(text, role="assistant"),
+        ChatMessage('{"ids": [1, 2], "of": [\n1\n]}', role="tool"),
+    ]
+    earlier = [] if role == "system" else [ChatMessage(text)]
+    assert quiet.chat([*earlier, ChatMessage(asked), *harmless]).message.content == CLEAN
+
+
+@pytest.mark.parametrize("cut", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("reply", "clean"),
+    [
+        ("[[1]] No hazelnuts.", "No hazelnuts."),
+        ("{name} stands for hazelnuts [1].", "{name} stands for hazelnuts."),
+        ("[[Hazelnuts]] are out [1].", "[[Hazelnuts]] are out."),
+        ("[Note] No hazelnuts [1].", "[Note] No hazelnuts."),
+        ("[a list](https://a.example) [1]", "[a list](https://a.example)"),
+    ],
+)
+def test_prose_that_begins_like_data_is_prose(memory, recall, asked, reply, clean, cut):
+    quiet = hide_markers(Cut().cut(*range(cut, len(reply), cut)).enqueue(reply, reply), memory)
+    assert quiet.chat([ChatMessage(asked)]).message.content == clean
+    assert "".join(c.delta for c in quiet.stream_chat([ChatMessage(asked)])) == clean
+    assert read(memory, clean) == (recall.id, (1,), "cited")
 
 
 def test_a_stream_that_tells_no_deltas(memory, asked):

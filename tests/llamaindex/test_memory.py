@@ -870,3 +870,58 @@ def test_it_is_copied_and_pickled_by_the_name_of_its_memory(memory, own):
     for copied in (copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
         assert copied.memory is own.memory is memory
         assert words(copied.get_all()) == [FACT]
+
+
+def test_a_question_is_not_a_memory_of_itself(open_memory):
+    memory = open_memory(config=RMMConfig(session_turns=1, attribution="markers"))
+    own = of(memory)
+    own.put(user("What is the name of my cat?"))
+    assert own.get()[-1].content == "What is the name of my cat?"
+    own.put(agent("I do not know."))
+    assert memory.status("ann").pending == ()
+
+
+def test_words_said_before_are_said_again_at_the_end_of_a_given_history(memory):
+    of(memory).put_messages([user("yes"), agent("ok"), user("no"), agent("third")])
+    own = of(memory)
+    own.set([agent("third"), user("yes")])
+    own.put(agent("fourth"))
+    assert said(memory) == ["yes", "ok", "no", "third", "yes", "fourth"]
+
+
+def test_a_given_history_hides_nothing_of_a_forgotten_users_new_session(memory):
+    own = of(memory, chat_history=held())
+    memory.forget_user("ann")
+    own.put_messages([user("five"), agent("six"), user("seven")])
+    assert words(own.get_all())[-3:] == ["five", "six", "seven"]
+
+
+def test_a_key_is_of_its_session(memory):
+    own, other = of(memory), of(memory)
+    own.put(user("x"))
+    other.reset()
+    other.put(user("x"))
+    own.put(user("x"))
+    own.put(agent("ok"))
+    assert said(memory, "s/2") == ["x", "ok"]
+
+
+def test_an_answer_that_could_not_be_stored_is_learned_from_when_it_is(memory, own, told, model, monkeypatch):
+    told("ann", FACT)
+    own.put(user(QUESTION))
+    quiet = hide_markers(model.enqueue("Bees [1]."), memory)
+    answer = quiet.chat(own.get()).message
+    with monkeypatch.context() as broken:
+        broken.setattr(memory.store, "append", lambda *args, **kwargs: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            own.put(answer)
+    own.put(answer)
+    assert said(memory) == [QUESTION, "Bees."]
+    assert learned(memory) == [1]
+
+
+@pytest.mark.parametrize("reply", ['{"ids": [1]}', "[[1, 2], [3]]", '["a"]'])
+def test_data_of_a_plain_model_is_left_alone(own, told, memory, model, reply):
+    told("ann", FACT)
+    assert str(SimpleChatEngine.from_defaults(llm=model.enqueue(reply), memory=own).chat(QUESTION)) == reply
+    assert said(memory) == [QUESTION, reply]
