@@ -21,7 +21,6 @@ from rmm_core import (
     Chat,
     Citations,
     Message,
-    NotFoundError,
     Recall,
     ReflectionReport,
     ReflectiveMemory,
@@ -158,10 +157,7 @@ class RMMMiddleware(AgentMiddleware[RMMState, Any]):
 
     def _recalled(self, key: tuple[str, str, str]) -> Recall | None:
         """The turn's recall, unless the user was forgotten or the process is another one meanwhile."""
-        try:
-            return self.memory.recent.get(key[0], self._recalls.get(key) or "")
-        except NotFoundError:
-            return None
+        return self.memory.recent.find(key[0], self._recalls.get(key) or "")
 
     # -- when the agent has answered -------------------------------------------------------
 

@@ -334,10 +334,7 @@ class RMMMemory(BaseMemory):
 
     def _recalled(self, turn: _Turn) -> Recall | None:
         """What a turn was shown; None when nothing was yet, the user was forgotten or the process is another one."""
-        try:
-            return self.memory.recent.get(self.user_id, turn.recall_id)
-        except NotFoundError:
-            return None
+        return self.memory.recent.find(self.user_id, turn.recall_id)
 
     def _setting(self, messages: Sequence[ChatMessage]) -> Flow[None]:
         if not messages:

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, PrivateAttr
 from llamaindex_rmm._backend import MemoryField
 from llamaindex_rmm._convert import Words, spoken, text_of
 from llamaindex_rmm._turns import answering, unstored
-from rmm_core import Chat, Message, NotFoundError, Recall, ReflectionReport
+from rmm_core import Chat, Message, Recall, ReflectionReport
 from rmm_core.chat import going_on, said_under
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id
@@ -89,7 +89,7 @@ class RMMMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
             return None
         turn = (said[-1], len(said))
         if self._turn == turn:
-            known = self._known(self._recall_id)
+            known = self.memory.recent.find(self.user_id, self._recall_id)
             if known is not None or not self._recall_id:  # it failed before, and would fail at every step
                 return known
         yield from self.memory.sessions.visiting(self.user_id)
@@ -99,20 +99,13 @@ class RMMMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
             self._unanswered.append((recall.query, recall.id))
         return recall
 
-    def _known(self, recall_id: str) -> Recall | None:
-        """The recall of this id, unless it is too old, or something of it was deleted meanwhile."""
-        try:
-            return self.memory.recent.get(self.user_id, recall_id)
-        except NotFoundError:
-            return None
-
     def _recalled(self, asked: Message | None) -> Recall | None:
         """What the model was shown for a message: the first of its words whose answer is not stored yet."""
         if asked is None:
             return None
         for entry in [e for e in self._unanswered if e[0] == asked.text]:
             self._unanswered.remove(entry)
-            if (recall := self._known(entry[1])) is not None:
+            if (recall := self.memory.recent.find(self.user_id, entry[1])) is not None:
                 return recall
         return self.memory.recent.of_query(self.user_id, asked.text)
 

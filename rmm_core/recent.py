@@ -10,6 +10,10 @@ from rmm_core.recall import Recall
 from rmm_core.types import Citations
 
 
+class _Unclear:
+    """In the place of what answers in the same words cite, when they cite otherwise."""
+
+
 class RecentRecalls:
     """The last recalls of this process, and the answers that were read for them; safe for threads.
 
@@ -21,7 +25,7 @@ class RecentRecalls:
         self._count = count()
         self._recalls: Bounded[str, tuple[int, Recall]] = Bounded(held)
         self._read: Bounded[tuple[str, str, str], tuple[int, Recall, Citations]] = Bounded(held)
-        self._recorded: Bounded[tuple[str, str], tuple[Recall, Citations] | None] = Bounded(held)
+        self._recorded: Bounded[tuple[str, str], tuple[Recall, Citations] | _Unclear] = Bounded(held)
 
     def add(self, recall: Recall) -> Recall:
         """Keep a recall, and return it."""
@@ -34,13 +38,18 @@ class RecentRecalls:
         Raises:
             NotFoundError: When it is none of the user's, too old, or of another process.
         """
-        _, recall = self._recalls.get(recall_id) or (0, None)
-        if recall is None or recall.user_id != user_id:
+        recall = self.find(user_id, recall_id)
+        if recall is None:
             raise NotFoundError(
                 f"user {user_id!r} has no recent recall {recall_id!r}: the last {self._recalls.held} of this process "
                 "are kept; keep the Recall itself where answers come later or elsewhere"
             )
         return recall
+
+    def find(self, user_id: str, recall_id: str) -> Recall | None:
+        """:meth:`get` for hosts that go on without: None when it is too old, of another process, or was forgotten."""
+        _, recall = self._recalls.get(recall_id) or (0, None)
+        return recall if recall is not None and recall.user_id == user_id else None
 
     def of_query(self, user_id: str, query: str) -> Recall | None:
         """The user's newest recall for exactly this query; None when there is none."""
@@ -75,14 +84,15 @@ class RecentRecalls:
     def recorded(self, recall: Recall, citations: Citations) -> None:
         """Note an answer that became a turn; of two in the same words that cite otherwise, neither is known by them."""
         key = (recall.user_id, citations.text.strip())
-        cited = recall.memories(citations.numbers)
-        same = [b for k, b in self._recorded.newest_first() if k == key]
-        clash = any(b is None or b[0].memories(b[1].numbers) != cited for b in same)
-        self._recorded.put(key, None if clash else (recall, citations))
+        known = self._recorded.get(key)
+        if isinstance(known, tuple) and known[0].memories(known[1].numbers) != recall.memories(citations.numbers):
+            known = _Unclear()
+        self._recorded.put(key, known if isinstance(known, _Unclear) else (recall, citations))
 
     def behind(self, user_id: str, text: str) -> tuple[Recall, Citations] | None:
         """What a turn of these words cites, and of which recall; None for any other turn."""
-        return self._recorded.get((user_id, text.strip()))
+        known = self._recorded.get((user_id, text.strip()))
+        return known if isinstance(known, tuple) else None
 
     def forget(self, user_id: str) -> None:
         """Let go of a user's recalls and answers."""

@@ -10,8 +10,8 @@ from rmm_core.citations import MOST, CitationStream, parse_citations
 from rmm_core.prompts import beside_memories
 from rmm_core.types import Citations
 
-_HANDED_ON = re.compile(r"Action Input:|<execute>")  # what follows is a tool's or a program's
-_BEFORE = ("Action Input:", "<execute>")
+_BEFORE = ("Action Input:", "<execute>")  # what follows is a tool's or a program's
+_HANDED_ON = re.compile("|".join(map(re.escape, _BEFORE)))
 _DATA = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[{\"]|\[\s*\[(?!\s*\d{1,3}\s*\]\s*\])\s*[\d\[{\"-])")  # begins JSON
 _OPENING = re.compile(r"\s*(?:\{\s*|\[\s*(?:\[\s*(?:\d{1,3}\s*(?:\]\s*)?)?)?)?\Z")  # what may yet begin like this
 _SOURCE = re.compile(r"^[ \t]*\[\d{1,3}\](?!\s*\Z)", re.MULTILINE)

@@ -1,13 +1,12 @@
 """What `import langchain_rmm` costs, offers, and says when LangChain is not there."""
 
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import langchain_rmm
+from tests.fresh import python, without
 
 EXPECTED = [
     "ChatModelLLM",
@@ -27,13 +26,6 @@ EXPECTED = [
     "turn_recorder",
     "with_markers",
 ]
-
-
-def python(code):
-    """What a fresh interpreter prints that runs `code`."""
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
-    assert run.returncode == 0, run.stderr
-    return run.stdout.strip()
 
 
 def test_the_public_names():
@@ -57,7 +49,7 @@ def test_what_the_modules_define_in_public_is_exported_or_known_to_be_shared():
 
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'langchain_rmm' has no attribute 'RMMRetreiver'"):
-        langchain_rmm.RMMRetreiver  # noqa: B018
+        langchain_rmm.RMMRetreiver  # noqa: B018  # asking is what is tested
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         from langchain_rmm import nothing  # noqa: F401
 
@@ -90,22 +82,7 @@ print([n for n in ("langchain.agents", "langchain_classic", "langgraph") if n in
     ],
 )
 def test_a_missing_part_of_langchain_names_the_extra(missing, use):
-    code = f"""
-import importlib.machinery, sys
-
-class Without(importlib.machinery.PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        return None if name.partition(".")[0] == {missing!r} else super().find_spec(name, path, target)
-
-sys.meta_path[:] = [f for f in sys.meta_path if f is not importlib.machinery.PathFinder]
-sys.meta_path.append(Without)
-from rmm_core import MissingDependencyError
-try:
-    {use}
-except MissingDependencyError as error:
-    print(error.extra, isinstance(error, ImportError), "pip install 'reflective-memory[langchain]'" in str(error))"""
-    assert python(code) == "langchain True True"
+    assert python(without(missing, use)) == "langchain True True"
 
 
 def test_what_is_missing_and_not_langchain_is_not_blamed_on_it():

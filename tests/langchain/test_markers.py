@@ -106,7 +106,7 @@ def test_a_real_provider_class_passes_through(recall):
     assert quiet._get_ls_params() == model._get_ls_params()
     assert quiet.bind_tools([weather]).kwargs == model.bind_tools([weather]).kwargs
     with pytest.raises(AttributeError):
-        quiet.no_such_thing  # noqa: B018
+        quiet.no_such_thing  # noqa: B018  # asking is what is tested
 
 
 class WithoutStream(BaseChatModel):

@@ -1,13 +1,12 @@
 """What `import llamaindex_rmm` offers, and says when LlamaIndex is not there."""
 
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import llamaindex_rmm
+from tests.fresh import python, without
 
 EXPECTED = [
     "CITING_QA_TEMPLATE",
@@ -22,13 +21,6 @@ EXPECTED = [
     "hide_markers",
     "open_memory",
 ]
-
-
-def python(code):
-    """What a fresh interpreter prints that runs `code`."""
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
-    assert run.returncode == 0, run.stderr
-    return run.stdout.strip()
 
 
 def test_the_public_names():
@@ -65,19 +57,4 @@ print([n for n in ("langchain_core", "torch", "faiss", "transformers") if n in s
 
 
 def test_without_llamaindex_the_extra_is_named():
-    code = """
-import importlib.machinery, sys
-
-class Without(importlib.machinery.PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        return None if name.partition(".")[0] == "llama_index" else super().find_spec(name, path, target)
-
-sys.meta_path[:] = [f for f in sys.meta_path if f is not importlib.machinery.PathFinder]
-sys.meta_path.append(Without)
-from rmm_core import MissingDependencyError
-try:
-    import llamaindex_rmm
-except MissingDependencyError as error:
-    print(error.extra, isinstance(error, ImportError), "pip install 'reflective-memory[llamaindex]'" in str(error))"""
-    assert python(code) == "llamaindex True True"
+    assert python(without("llama_index", "import llamaindex_rmm")) == "llamaindex True True"

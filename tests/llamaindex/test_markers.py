@@ -305,7 +305,7 @@ def test_what_an_app_asks_a_model_for_is_the_models_own(memory):
     assert quiet.callback_manager is callbacks
     assert quiet.messages_to_prompt is plain.messages_to_prompt
     with pytest.raises(AttributeError, match="no_such_thing"):
-        quiet.no_such_thing  # noqa: B018
+        quiet.no_such_thing  # noqa: B018  # asking is what is tested
     assert "ReflectiveMemory" not in repr(quiet)
     assert "memory" not in quiet.to_dict()
 
