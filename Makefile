@@ -36,8 +36,10 @@ lowest: install
 		langgraph-checkpoint-sqlite hypothesis pytest pytest-asyncio pytest-socket pytest-timeout -e .
 	$(VENV)-lowest/bin/python -m pytest tests/langchain tests/llamaindex tests/test_story.py $(ARGS)
 
+# A small version of everything the benchmarks measure; the data sets are read beside the checkout, or where RMM_DATA says.
 bench: install
-	$(BIN)/python -m benchmarks.core_latency $(ARGS)
+	$(BIN)/python -m benchmarks.small $(ARGS)
+	$(BIN)/python -m benchmarks.core_latency
 	$(BIN)/python -m benchmarks.langchain_import
 
 demo: install

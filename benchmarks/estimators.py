@@ -21,13 +21,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.datasets import Conversation
+from benchmarks.datasets.locomo import answerable, load
+from benchmarks.feedback import SimulatedCitations
+from benchmarks.reflectors import RecordedReflector
 from rmm_core import ReflectiveMemory, RMMConfig
 from rmm_core.learning import Example, update
 from rmm_core.reranker import Reranker, Weights
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
-from _locomo import Conversation, RecordedReflector, load
 from _models import bundled_embedder
 
 SETTINGS = {
@@ -53,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the figures here as well")
     options = parser.parse_args(arguments)
     embedder = bundled_embedder()
-    asked = [a for conversation in load(options.locomo) for a in candidates(conversation, embedder)]
+    asked = [a for conversation in load(options.locomo) for a in candidates(answerable(conversation), embedder)]
     stream = [asked[i] for i in np.random.default_rng(options.seed).permutation(len(asked))]
     figures = {
         f"{name}, {kind} citations": play(stream, config, kind == "random", options.seed)
@@ -92,14 +95,14 @@ def candidates(conversation: Conversation, embedder: Any) -> list[Asked]:
 def play(stream: Sequence[Asked], config: RMMConfig, random: bool, seed: int) -> dict[str, Any]:
     """One pass of learning over the stream."""
     rng = np.random.default_rng(seed)
+    simulated = SimulatedCitations(rng, recall=0.3, false=0.3) if random else SimulatedCitations(rng)
     start = weights = Weights.start(stream[0].example.candidates.shape[1], config)
     prior = [covered(a, shown(a, start)) for a in stream]
     learning, batch = [], []
     for a in stream:
         slate = shown(a, weights)
         learning.append(covered(a, slate))
-        odds = [0.3 if random else 0.911 if a.evidence[i] else 0.05 for i in slate]
-        cited = tuple(i for i, p in zip(slate, odds, strict=True) if rng.random() < p)
+        cited = tuple(slate[n - 1] for n in simulated.cited([bool(a.evidence[i]) for i in slate]))
         e = a.example
         batch.append(Example(e.query, e.candidates, e.features, e.noise, slate, cited))
         if len(batch) == config.batch_size:

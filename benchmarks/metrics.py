@@ -36,31 +36,43 @@ class Measures:
     ndcg: float
 
 
-def measured(ranking: Sequence[Covers], evidence: Covers, k: int) -> Measures:
-    """The measures of one ranking.
+def gains(ranking: Sequence[Covers], evidence: Covers, k: int) -> tuple[int, ...]:
+    """How many pieces of evidence each of the first k covers that none before it does: all that measures ask for."""
+    seen: set[Hashable] = set()
+    found = []
+    for covers in ranking[:k]:
+        new = (covers & evidence) - seen
+        found.append(len(new))
+        seen |= new
+    return tuple(found)
+
+
+def measures(gained: Sequence[int], total: int, k: int) -> Measures:
+    """The measures at k of a ranking known by its gains.
 
     Args:
-        ranking: What each ranked thing covers, best first.
-        evidence: What the question's answer rests on; not empty.
-        k: How many count, 1 at least.
+        gained: New pieces of evidence by place, as :func:`gains` counts them.
+        total: How many pieces there are, 1 at least.
+        k: How many places count, 1 at least.
 
     Raises:
         ValueError: When there is no evidence: such a question cannot be retrieved for.
     """
-    if not evidence or k < 1:
+    if total < 1 or k < 1:
         raise ValueError("measures need evidence and a k from 1; leave questions without evidence out, and say so")
-    seen: set[Hashable] = set()
-    gains = []
-    for covers in ranking[:k]:
-        new = (covers & evidence) - seen
-        gains.append(float(len(new)))
-        seen |= new
+    first = gained[:k]
+    seen = sum(first)
     return Measures(
-        any=float(bool(seen)),
-        all=float(seen >= evidence),
-        coverage=len(seen) / len(evidence),
-        ndcg=min(1.0, _discounted(gains) / _discounted([1.0] * min(len(evidence), k))),
+        any=float(seen > 0),
+        all=float(seen == total),
+        coverage=seen / total,
+        ndcg=min(1.0, _discounted(first) / _discounted([1] * min(total, k))),
     )
+
+
+def measured(ranking: Sequence[Covers], evidence: Covers, k: int) -> Measures:
+    """The measures of one ranking: what each ranked thing covers, best first, against what the answer rests on."""
+    return measures(gains(ranking, evidence, k), len(evidence), k)
 
 
 def of_sessions(ranking: Iterable[AbstractSet[TurnRef]]) -> list[frozenset[str]]:
@@ -71,7 +83,7 @@ def of_sessions(ranking: Iterable[AbstractSet[TurnRef]]) -> list[frozenset[str]]
     return list(found)
 
 
-def _discounted(gains: Sequence[float]) -> float:
+def _discounted(gains: Sequence[int]) -> float:
     """Gains by place: the first two count in full, the i-th by 1 / log2(i), as LongMemEval has it."""
     places = np.maximum(np.log2(np.arange(1, len(gains) + 1)), 1.0)
     return float(np.sum(np.asarray(gains) / places)) if gains else 0.0

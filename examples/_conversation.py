@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from _locomo import Conversation, Question, Sitting
-
+from benchmarks.datasets import Conversation, Question, Sitting
 from rmm_core import Attachment, Message, TurnRef
 
 _TALK: tuple[tuple[str, str], ...] = (
@@ -107,7 +106,7 @@ def _sitting(number: int, date: str, talk: str) -> Sitting:
         photo = Attachment("image", "photos/pastel.jpg", "a newborn sea otter asleep on its mother's belly")
         said[6] = replace(said[6], attachments=(photo,))
     at = datetime.fromisoformat(date).replace(hour=18, tzinfo=UTC)
-    return Sitting(f"session_{number + 1}", at, tuple(said), ())
+    return Sitting(f"session_{number + 1}", at, tuple(said))
 
 
 CONVERSATION = Conversation(
@@ -115,7 +114,7 @@ CONVERSATION = Conversation(
     speakers=("Mara", "Assistant"),
     sittings=tuple(_sitting(i, date, talk) for i, (date, talk) in enumerate(_TALK)),
     questions=tuple(
-        Question(text, said, frozenset(TurnRef(f"session_{s + 1}", t) for s, t in evidence))
-        for text, said, evidence in _QUESTIONS
+        Question(f"mara {i}", text, said, "question", frozenset(TurnRef(f"session_{s + 1}", t) for s, t in evidence))
+        for i, (text, said, evidence) in enumerate(_QUESTIONS)
     ),
 )

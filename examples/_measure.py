@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from _locomo import Conversation, Question
 
-from rmm_core import Embedder, Memory, Recall, ReflectiveMemory
+from benchmarks.datasets import Conversation, Question
+from benchmarks.feedback import SimulatedCitations
+from rmm_core import Citations, Embedder, Recall, ReflectiveMemory
 
 USER = "demo-user"
 
@@ -50,26 +51,6 @@ class Report:
     moved: tuple[Question, int, int] | None
 
 
-@dataclass(frozen=True)
-class SimulatedCitations:
-    """Citations of a model that errs as often as the paper measured (its table 3): simulated, not asked.
-
-    Attributes:
-        recall: How often a memory that holds evidence is cited.
-        false: How often one that holds none is.
-    """
-
-    rng: np.random.Generator
-    recall: float = 0.911
-    false: float = 0.05
-
-    def reply(self, question: Question, memories: Sequence[Memory]) -> str:
-        """A reply that is nothing but its citations."""
-        useful = [any(ref in question.evidence for ref in m.evidence) for m in memories]
-        cited = [i for i, u in enumerate(useful, 1) if self.rng.random() < (self.recall if u else self.false)]
-        return str(cited) if cited else "[NO_CITE]"
-
-
 def measure(
     memory: ReflectiveMemory,
     embedder: Embedder,
@@ -93,7 +74,7 @@ def measure(
         for question in track(questions, "Learning" if passes == 1 else f"Learning {number + 1}/{passes}"):
             recall = memory.recall(USER, question.text)
             during.append(scored(question, recall))
-            memory.feedback(recall, simulated.reply(question, [s.memory for s in recall.shown]))
+            memory.feedback(recall, cited(simulated, question, recall))
     after = [memory.recall(USER, q.text) for q in track(questions, "Asking again")]
     return Report(
         name=conversation.name,
@@ -106,6 +87,12 @@ def measure(
         turns=float(np.mean([sum(len(s.turns) for s in r.shown) for r in before])) if before else 0.0,
         moved=most_moved(questions, before, after),
     )
+
+
+def cited(simulated: SimulatedCitations, question: Question, recall: Recall) -> Citations:
+    """What a simulated answer cites of the memories shown."""
+    numbers = simulated.cited([bool(question.evidence & set(s.memory.evidence)) for s in recall.shown])
+    return Citations("", numbers, "cited" if numbers else "none")
 
 
 def place(question: Question, recall: Recall) -> int:

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from _locomo import Conversation, Question, Sitting
 from _measure import USER, Report, Score
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +13,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from benchmarks.datasets import Conversation, Question, Sitting
 from rmm_core import Citations, Recall, ReflectionReport, ReflectiveMemory
 
 T = TypeVar("T")

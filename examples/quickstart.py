@@ -17,12 +17,16 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where benchmarks lies, which is never installed
+
 from _conversation import CONVERSATION
-from _locomo import Conversation, RecordedReflector, Sitting, load
 from _measure import USER, Report, measure
 from _models import bundled_embedder, language_model
 from _show import Screen
 
+from benchmarks.datasets import Conversation, Sitting
+from benchmarks.datasets.locomo import answerable, load
+from benchmarks.reflectors import RecordedReflector
 from rmm_core import LLM, Embedder, ReflectionReport, ReflectiveMemory, RMMConfig, RMMError
 
 
@@ -63,7 +67,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> list[Conversation]:
     """The conversations to play, cut to what was asked for."""
-    conversations = [CONVERSATION] if options.locomo is None else load(options.locomo)
+    try:
+        conversations = [CONVERSATION] if options.locomo is None else [answerable(c) for c in load(options.locomo)]
+    except ValueError as error:
+        sys.exit(str(error))
     if options.conversation != "all":
         number = int(options.conversation)
         if number >= len(conversations):

@@ -138,11 +138,13 @@ class ExtractiveReflector:
         if not told:
             return Extraction(())
         said = [t.line for t, _ in told]  # means of sentence vectors segment far worse
-        rows = yield from embed([*said, *(s for _, statements in told for s in statements)])
-        turned, *blocks = np.split(rows, np.cumsum([len(told), *(len(s) for _, s in told)])[:-1])
+        users = [i for i, (t, _) in enumerate(told) if t.role == "user"]  # whose sentences make summaries
+        rows = yield from embed([*said, *(s for i in users for s in told[i][1])])
+        turned, *parts = np.split(rows, np.cumsum([len(told), *(len(told[i][1]) for i in users)])[:-1])
+        blocks = dict(zip(users, parts, strict=True))
         memories = []
         for start, stop in segment(turned, [t.text.rstrip().endswith(_QUESTION_MARKS) for t, _ in told]):
-            own = [i for i in range(start, stop) if told[i][0].role == "user"]
+            own = [i for i in users if start <= i < stop]
             if own:  # what the agent says alone is no topic of the user's; it stays findable as unfiled turns
                 first = told[own[0]][0]
                 name = f"{first.speaker or first.role}: "  # once is enough, where one speaks

@@ -6,13 +6,11 @@ do, and renamed: the file repeats some ids, and the names of those with evidence
 
 from __future__ import annotations
 
-import json
-import lzma
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.datasets import Conversation, Question, Sitting
+from benchmarks.datasets import Conversation, Question, Sitting, read_json, reading
 from rmm_core import Message, TurnRef
 
 WHERE = "LongMemEval is had at https://github.com/xiaowu0162/LongMemEval (MIT)"
@@ -24,14 +22,8 @@ def load(path: str | Path) -> list[Conversation]:
     Raises:
         ValueError: When the file is not there or something else.
     """
-    try:
-        content = Path(path).read_bytes()
-        entries = json.loads(lzma.decompress(content) if str(path).endswith(".xz") else content)
-        return [_conversation(entry) for entry in entries]
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror or error}. {WHERE}") from error
-    except (ValueError, KeyError, TypeError, lzma.LZMAError) as error:
-        raise ValueError(f"{path} is not a LongMemEval file: {type(error).__name__}: {error}. {WHERE}") from error
+    with reading(path, "a LongMemEval file", WHERE):
+        return [_conversation(entry) for entry in read_json(path)]
 
 
 def _conversation(entry: dict[str, Any]) -> Conversation:

@@ -74,5 +74,6 @@ class SentenceTransformerEmbedder:
         limit = model.get_max_seq_length() or 512
         if len(text) <= limit // 2:  # not even one token a character would fill it
             return [text]
-        count = -(-len(model.tokenizer.tokenize(text)) // int(0.9 * limit))
+        tokens = model.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]  # it would warn of length
+        count = -(-len(tokens) // int(0.9 * limit))
         return textwrap.wrap(text, width=-(-len(text) // count)) or [text]

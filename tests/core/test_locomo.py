@@ -1,11 +1,15 @@
 """The loop on a real conversation: LoCoMo's first, with its recorded facts and a real embedder."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from _locomo import RecordedReflector, load
-from _measure import USER, SimulatedCitations, mean, scored
+from _measure import USER, cited, mean, scored
 from _models import bundled_embedder
 
+from benchmarks.datasets.locomo import answerable, load
+from benchmarks.feedback import SimulatedCitations
+from benchmarks.reflectors import RecordedReflector
 from rmm_core import ReflectiveMemory, RMMConfig
 
 pytestmark = pytest.mark.benchmark_data
@@ -29,7 +33,7 @@ class Remembering:
 
 @pytest.fixture(scope="module")
 def conversation(data_file):
-    return load(data_file("locomo10.json"))[0]
+    return answerable(load(data_file("locomo10.json"))[0])
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +82,14 @@ def test_the_papers_sampling_ruins_retrieval_and_greedy_serving_does_not(remembe
 def learn(memory, conversation, reply):
     for question in conversation.questions:
         recall = memory.recall(USER, question.text)
-        memory.feedback(recall, reply(question, [s.memory for s in recall.shown]))
+        memory.feedback(recall, reply(question, recall))
 
 
 def test_random_citations_do_no_harm(remembered, conversation):
     rng = np.random.default_rng(0)
     with remembered(RMMConfig(learner_scope="user")) as memory:
         before = recall_at_5(memory, conversation)
-        learn(memory, conversation, lambda q, ms: str([i for i in range(1, len(ms) + 1) if rng.random() < 0.3] or [1]))
+        learn(memory, conversation, lambda q, r: str([s.number for s in r.shown if rng.random() < 0.3] or [1]))
         assert memory.status(USER).updates >= 30
         assert abs(recall_at_5(memory, conversation) - before) < 0.03
 
@@ -95,5 +99,5 @@ def test_useful_citations_help_what_is_asked_again(remembered, conversation):
     with remembered(RMMConfig(learner_scope="store")) as memory:
         before = recall_at_5(memory, conversation)
         for _ in range(3):
-            learn(memory, conversation, simulated.reply)
+            learn(memory, conversation, partial(cited, simulated))
         assert recall_at_5(memory, conversation) > before + 0.005

@@ -1,0 +1,121 @@
+"""Memory banks of whole data sets: built once, kept on disk, gone on with after an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import rmm_core
+from benchmarks.datasets import Conversation
+from benchmarks.reflectors import RecordedReflector
+from rmm_core import LLM, Embedder, Memory, ReflectiveMemory, RMMConfig
+
+Topics: TypeAlias = Literal["none", "recorded", "extractive", "llm"]
+"""Who extracts: nobody, whoever made the data set, the extractive mode, a language model."""
+
+Track: TypeAlias = Callable[[Sequence[Conversation], str], Iterable[Conversation]]
+
+
+class Banks:
+    """The banks of one data set.
+
+    Args:
+        folder: Where they are kept.
+        data: What the data set is known by: its name and a hash of its content.
+        embedder: Of the summaries.
+        fingerprint: What the embedder is known by.
+        llm: Who extracts for ``"llm"``.
+        llm_name: What it is known by.
+        track: Wraps the conversations of a bank being built, for a progress bar.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        data: str,
+        embedder: Embedder,
+        fingerprint: str,
+        track: Track,
+        llm: LLM | None = None,
+        llm_name: str = "",
+    ) -> None:
+        self.embedder = embedder
+        self._folder = folder
+        self._data = data
+        self._fingerprint = fingerprint
+        self._track = track
+        self._llm = llm
+        self._llm_name = llm_name
+
+    def copied(self, conversations: Sequence[Conversation], topics: Topics, unfiled: bool, to: Path) -> Path:
+        """A bank that holds the conversations, one user each, in a file of the caller's own.
+
+        Raises:
+            ValueError: When the topics are to be recorded and the data set has none, or a model's and there is none.
+        """
+        shutil.copyfile(self._built(conversations, topics, unfiled), to)
+        return to
+
+    def topics(self, conversations: Sequence[Conversation], topics: Topics) -> dict[str, tuple[Memory, ...]]:
+        """What was extracted from each conversation, by its name."""
+        path = self._built(conversations, topics, unfiled=False)
+        with ReflectiveMemory.open(path, embedder=self.embedder) as memory:
+            return {c.name: memory.memories(c.name, kind="topic") for c in conversations}
+
+    def _built(self, conversations: Sequence[Conversation], topics: Topics, unfiled: bool) -> Path:
+        if topics == "recorded" and not any(s.facts for c in conversations for s in c.sittings):
+            raise ValueError("this data set has no recorded facts; take --topics extractive, or llm with --llm")
+        if topics == "llm" and self._llm is None:
+            raise ValueError("topics of a language model need one: --llm URL, or --llm local with --gguf FILE")
+        path = self._folder / f"{topics}-{'unfiled-' * unfiled}{self._key(topics, unfiled)}.db"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for conversation in self._track(conversations, f"Remembering ({topics})"):
+            with ReflectiveMemory.open(
+                path,
+                llm=self._llm if topics == "llm" else None,
+                embedder=self.embedder,
+                config=RMMConfig(unfiled=unfiled, session_turns=None, **(SMALL_MODEL if topics == "llm" else {})),
+                reflector={"none": _NOTHING, "recorded": RecordedReflector(conversation.sittings)}.get(topics),
+            ) as memory:
+                _remember(memory, conversation)
+        return path
+
+    def _key(self, topics: Topics, unfiled: bool) -> str:
+        """What a bank depends on, the code that makes banks included."""
+        llm = self._llm_name if topics == "llm" else ""
+        parts = (self._data, self._fingerprint, topics, str(unfiled), llm, _code())
+        return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+
+
+SMALL_MODEL: dict[str, Any] = {"piece_turns": 10, "merge_floor": 0.6}
+"""A small model reads short pieces best, and merges whatever it is offered; a large one does no worse."""
+
+_NOTHING = RecordedReflector(())
+_MAKERS = ("extractive", "parsing", "prompts", "prospective", "stores/sqlite", "stores/_bank", "stores/_talk")
+
+
+def _code() -> str:
+    """The source of what makes banks, hashed."""
+    root = Path(rmm_core.__file__).parent
+    return hashlib.blake2b(b"".join((root / f"{name}.py").read_bytes() for name in _MAKERS)).hexdigest()
+
+
+def _remember(memory: ReflectiveMemory, conversation: Conversation) -> None:
+    """Hold the sessions that are not in the bank yet."""
+    user_name, agent_name = conversation.speakers
+    held = {s.id: s for s in memory.store.sessions(conversation.name)}
+    for sitting in conversation.sittings:
+        known = held.get(sitting.id)
+        if not sitting.messages or (known is not None and known.reflected == len(sitting.messages)):
+            continue
+        chat = memory.chat(
+            conversation.name, session_id=sitting.id, user_name=user_name, agent_name=agent_name, at=sitting.at
+        )
+        if known is None or not known.turns:
+            chat.add(*sitting.messages)
+        report = chat.end()
+        if report.status == "pending":
+            raise ValueError(f"{conversation.name}, {sitting.id}: {report.error}. What is done is kept; run it again")

@@ -1,0 +1,54 @@
+"""The learning curves, as SVG (the paper's figure 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import paper
+from benchmarks.records import Run
+
+WINDOW = 200
+"""Questions over which a curve is averaged."""
+
+
+def cited_share(runs: Sequence[Run]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Steps, and the share of shown memories that were cited in the questions before each; the mean over seeds."""
+    curves = []
+    for run in runs:
+        taught = [row for row in run.first if row.shown and row.evidence and not row.abstains]
+        shares = np.array([row.cited / row.shown for row in taught])
+        sums = np.cumsum(np.concatenate([[0.0], shares]))
+        curves.append((sums[WINDOW:] - sums[:-WINDOW]) / WINDOW if len(shares) >= WINDOW else np.zeros(0))
+    shortest = min(map(len, curves))
+    return np.arange(WINDOW, WINDOW + shortest), np.mean([c[:shortest] for c in curves], axis=0)
+
+
+def learning_curves(curves: Mapping[str, Sequence[Run]], path: Path) -> None:
+    """Draw the share of shown memories that were cited over the questions answered; simulated citations."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    import matplotlib.pyplot as plt
+
+    mpl.rcParams["svg.hashsalt"] = path.stem  # the same figures, the same file
+    mpl.rcParams["svg.fonttype"] = "none"
+    figure, axes = plt.subplots(figsize=(7, 3.6))
+    for label, runs in curves.items():
+        steps, shares = cited_share(runs)
+        if len(steps):
+            axes.plot(steps, shares, label=label, linewidth=1.6)
+    axes.plot(list(paper.CITED_SHARE), list(paper.CITED_SHARE.values()), "k:", label="the paper, a real model citing")
+    axes.set_xlabel("questions answered")
+    axes.set_ylabel("share of shown memories cited")
+    axes.set_ylim(bottom=0.0)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)

@@ -1,0 +1,93 @@
+"""The runs of a data set as tables read them: a score per question, the mean of the seeds where there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from benchmarks.metrics import Difference, paired
+from benchmarks.records import Level, Phase, Row, Run
+
+Measure: TypeAlias = Literal["any", "all", "coverage", "ndcg"]
+Scores: TypeAlias = Mapping[str, float]
+"""By question id."""
+
+Asked: TypeAlias = Callable[[Row], bool]
+
+
+def answerable(row: Row) -> bool:
+    """Questions that the conversation answers, and whose evidence is told."""
+    return row.evidence > 0 and not row.abstains
+
+
+def with_evidence(row: Row) -> bool:
+    """Questions whose evidence is told, adversarial ones included."""
+    return row.evidence > 0
+
+
+@dataclass(frozen=True)
+class Results:
+    """All runs of one data set."""
+
+    runs: Mapping[str, tuple[Run, ...]]
+
+    @classmethod
+    def load(cls, folder: Path) -> dict[str, Results]:
+        """The runs of a folder, by embedder, then by method; one that has topics by both: ``pr.recorded``.
+
+        Raises:
+            ValueError: When a file is no run.
+        """
+        found: dict[str, dict[str, list[Run]]] = {}
+        for path in sorted(folder.glob("*.json")):
+            run = Run.load(path)
+            name = ".".join(filter(None, (run.method, run.about.get("topics"))))
+            found.setdefault(run.about["embedder"], {}).setdefault(name, []).append(run)
+        return {embedder: cls({name: tuple(same) for name, same in runs.items()}) for embedder, runs in found.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.runs
+
+    def scores(
+        self,
+        name: str,
+        measure: Measure = "coverage",
+        k: int = 5,
+        *,
+        level: Level = "turn",
+        phase: Phase = "first",
+        asked: Asked = answerable,
+    ) -> Scores:
+        """One measure of every question that is counted."""
+        return self.means(name, lambda row: getattr(row.at(k, level), measure), phase=phase, asked=asked)
+
+    def means(
+        self, name: str, value: Callable[[Row], float], *, phase: Phase = "first", asked: Asked = answerable
+    ) -> Scores:
+        """Any figure of every question that is counted, the mean over seeds."""
+        found: dict[str, list[float]] = {}
+        for run in self.runs[name]:
+            for row in run.rows(phase):
+                if asked(row):
+                    found.setdefault(row.question, []).append(value(row))
+        return {question: float(np.mean(values)) for question, values in found.items()}
+
+    def questions(self, name: str, asked: Asked) -> frozenset[str]:
+        """The ids of the questions of a method's runs that pass."""
+        return frozenset(row.question for run in self.runs[name] for row in run.first if asked(row))
+
+
+def mean(scores: Scores, among: frozenset[str] | None = None) -> float:
+    """The mean over questions, or over those among ``among``."""
+    values = [v for q, v in scores.items() if among is None or q in among]
+    return float(np.mean(values)) if values else float("nan")
+
+
+def compared(a: Scores, b: Scores) -> Difference:
+    """How much better a is than b on the questions they have in common, with a 95 % interval."""
+    common = sorted(a.keys() & b.keys())
+    return paired([a[q] for q in common], [b[q] for q in common], draws=2000)

@@ -1,0 +1,366 @@
+"""The tables, each a function from results to Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks import paper
+from benchmarks.methods.catalogue import CATALOGUE
+from benchmarks.metrics import Difference
+from benchmarks.records import Phase, Row
+from benchmarks.scores import Measure, Results, answerable, compared, mean, with_evidence
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One data set's results, and what its tables call it.
+
+    Attributes:
+        topics: Whose topics the methods with topics have here.
+        whole: Whether what has no topics is in its tables: once for all sources of topics is enough.
+    """
+
+    name: str
+    title: str
+    topics: str
+    results: Results
+    whole: bool = True
+
+    def key(self, method: str) -> str:
+        """What a method's runs are filed under."""
+        return f"{method}.{self.topics}" if CATALOGUE[method].topics else method
+
+    def has(self, *methods: str) -> bool:
+        """Whether all of these were run."""
+        return all(self.key(m) in self.results for m in methods)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; the first column on the left, figures on the right."""
+    marks = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, marks, *rows))
+
+
+def share(value: float) -> str:
+    """A mean of measures."""
+    return f"{value:.3f}"
+
+
+def percent(value: float | None) -> str:
+    """A figure of the paper; a dash where it has none."""
+    return "-" if value is None else f"{value:.1f}"
+
+
+def signed(d: Difference) -> str:
+    """A difference and its interval."""
+    return f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]"
+
+
+def setting(d: DataSet) -> str:
+    """What the tables of a data set rest on, in one paragraph."""
+    run = d.results.runs["rag-turn"][0] if "rag-turn" in d.results else next(iter(d.results.runs.values()))[0]
+    about = run.about
+    odds = about["citations"]
+    counted = sum(map(answerable, run.first))
+    seeds = max(len(runs) for runs in d.results.runs.values())
+    return (
+        f"{about['conversations']} conversations, {about['questions']:,} questions; counted are {counted:,} that can "
+        f"be answered from turns which the data name, unless a table says otherwise. Embedder: {about['embedder']}. "
+        f"Citations are simulated: what covers evidence is cited in {odds['recall']:.1%} of cases, anything else in "
+        f"{odds['false']:.0%}. What learns is the mean over seeds ({seeds}), each with its own order of questions; R@5 "
+        f"is taken before a question is learned from."
+    )
+
+
+def summary(d: DataSet) -> str:
+    """The results in short, for the README."""
+    wanted: Sequence[tuple[str, str, Phase]] = (
+        ("single turns by embedding: a plain vector memory", "rag-turn", "first"),
+        ("single turns by BM25", "bm25-turn", "first"),
+        ("single turns by both, min-max blend", "blend-turn", "first"),
+        ("single turns under our prior", "prior-turn", "first"),
+        ("topics alone by embedding: +PR", "pr", "first"),
+        ("the paper's settings, to the letter", "rmm-paper", "first"),
+        ("this memory, before it learns", "rmm-prior", "first"),
+        ("this memory, while it learns", "rmm", "first"),
+        ("this memory, asked again", "rmm", "again"),
+    )
+    rows = []
+    for label, name, phase in wanted:
+        if d.has(name) and (d.whole or CATALOGUE[name].topics):
+            key = d.key(name)
+            figures = (mean(d.results.scores(key, m, phase=phase)) for m in MEASURES)
+            words = mean(d.results.means(key, _words, phase=phase))
+            rows.append([label, *map(share, figures), f"{words:.0f}"])
+    head = (f"{d.title}, {d.topics} topics", "R@5", "any@5", "all@5", "words shown")
+    return markdown(head, rows)
+
+
+MEASURES: tuple[Measure, ...] = ("coverage", "any", "all")
+
+
+def main_table(d: DataSet) -> str:
+    """Table 1: methods, with everything measured."""
+    names = (
+        "no-history",
+        "long-context",
+        "rag-turn",
+        "rag-round",
+        "rag-session",
+        "rag-mixed",
+        "turn-max",
+        "bm25-turn",
+        "bm25-content-turn",
+        "blend-turn",
+        "prior-turn",
+        "rr-prior",
+        "memorybank",
+        "ld-agent",
+        "rmm-paper",
+        "pr-rr",
+        "rmm-prior",
+        "rmm",
+        "best-of",
+        "oracle",
+    )
+    head = ("method", "R@5", "any@5", "all@5", "nDCG@5", "R@10", "all@10", "sessions all@5", "turns", "words", "paper")
+    rows = []
+    for name in filter(d.has, names):
+        key = d.key(name)
+        figures = [
+            mean(d.results.scores(key, measure, k, level=level))
+            for measure, k, level in (
+                ("coverage", 5, "turn"),
+                ("any", 5, "turn"),
+                ("all", 5, "turn"),
+                ("ndcg", 5, "turn"),
+                ("coverage", 10, "turn"),
+                ("all", 10, "turn"),
+                ("all", 5, "session"),
+            )
+        ]
+        turns, words = (mean(d.results.means(key, of)) for of in (_turns, _words))
+        rows.append(
+            [
+                CATALOGUE[name].label,
+                *map(share, figures),
+                f"{turns:.1f}",
+                f"{words:.0f}",
+                percent(paper.LONGMEMEVAL_R5.get(name) if d.name == "longmemeval" else None),
+            ]
+        )
+    return markdown(head, rows)
+
+
+def _turns(row: Row) -> float:
+    return row.turns
+
+
+def _words(row: Row) -> float:
+    return row.words
+
+
+def ablation_table(d: DataSet) -> str:
+    """Table 2: the paper's parts one by one, each against plain retrieval of turns."""
+    names = (
+        "rag-turn",
+        "pr",
+        "pr-unfiled",
+        "rr-retriever",
+        "rr-retriever-paper",
+        "rr",
+        "pr-rr",
+        "rmm-paper",
+        "rmm-paper-greedy",
+        "rmm-prior",
+        "rmm",
+    )
+    head = ("method", "R@5", "asked again", "against RAG, 95 % interval", "paper")
+    base = d.results.scores("rag-turn") if d.has("rag-turn") else {}
+    rows = []
+    for name in filter(d.has, names):
+        key = d.key(name)
+        first = d.results.scores(key)
+        again = share(mean(d.results.scores(key, phase="again"))) if d.results.runs[key][0].again else "-"
+        gain = signed(compared(first, base)) if base and name != "rag-turn" else "-"
+        rows.append([CATALOGUE[name].label, share(mean(first)), again, gain, percent(paper.ABLATION_R5.get(name))])
+    return markdown(head, rows)
+
+
+CLAIMS: tuple[tuple[str, str, str], ...] = (
+    ("RAG < +PR", "pr", "rag-turn"),
+    ("+RR without reranker < RAG", "rag-turn", "rr-retriever"),
+    ("+RR without reranker, by REINFORCE < RAG", "rag-turn", "rr-retriever-paper"),
+    ("RAG < +RR", "rr", "rag-turn"),
+    ("+PR < RMM", "pr-rr", "pr"),
+    ("+RR < RMM", "pr-rr", "rr"),
+    ("unfiled turns add to +PR", "pr-unfiled", "pr"),
+    ("our default < our default, learned", "rmm", "rmm-prior"),
+    ("RMM < our default", "rmm", "pr-rr"),
+)
+
+
+def claims_table(d: DataSet) -> str:
+    """Whether the paper's order holds here."""
+    rows = []
+    for claim, better, worse in CLAIMS:
+        if d.has(better, worse):
+            gap = compared(d.results.scores(d.key(better)), d.results.scores(d.key(worse)))
+            rows.append([claim, signed(gap), verdict(gap)])
+    return markdown(("claim", "difference, 95 % interval", "here"), rows)
+
+
+def verdict(d: Difference) -> str:
+    """What an interval says of a claim that the difference is above 0."""
+    return "shown" if d.low > 0 else "refuted" if d.high < 0 else "not told apart"
+
+
+def granularity_table(d: DataSet) -> str:
+    """Table 4: what is retrieved, and what it weighs (figure 4)."""
+    rows = []
+    for name in filter(d.has, ("rag-turn", "rag-round", "rag-session", "turn-max", "rag-mixed", "pr", "best-of")):
+        key = d.key(name)
+        rows.append(
+            [
+                CATALOGUE[name].label,
+                share(mean(d.results.scores(key))),
+                share(mean(d.results.scores(key, "any"))),
+                f"{mean(d.results.means(key, _turns)):.1f}",
+                f"{mean(d.results.means(key, _words)):.0f}",
+                percent(paper.GRANULARITY_R5.get(name)),
+            ]
+        )
+    return markdown(("unit", "R@5", "any@5", "turns", "words", "paper"), rows)
+
+
+def k_and_m_table(d: DataSet) -> str:
+    """Table 5: K = 20, M = 5 against K = 50, M = 10."""
+    rows = []
+    for name in ("pr-rr", "rmm-paper", "rmm"):
+        if d.has(name, f"{name}-wide"):
+            narrow, wide = d.key(name), d.key(f"{name}-wide")
+            five, ten = d.results.scores(narrow), d.results.scores(wide, k=10)
+            rows.append([CATALOGUE[name].label, share(mean(five)), share(mean(ten)), signed(compared(ten, five))])
+    if not rows:
+        return ""
+    rows.append(["the paper, Contriever", *map(percent, paper.K_AND_M.values()), "-"])
+    return markdown(("method", "R@5, K = 20, M = 5", "R@10, K = 50, M = 10", "difference"), rows)
+
+
+def pretraining_table(d: DataSet) -> str:
+    """Table 6: offline pretraining, on the questions held out from it (figure 5)."""
+    pairs = (
+        ("rag-turn", "pretrained-turn"),
+        ("rag-session", "pretrained-session"),
+        ("rag-mixed", "pretrained-mixed"),
+        ("pr-rr", "pr-pretrained"),
+        ("rmm", "rmm-pretrained"),
+    )
+    rows = []
+    for plain, trained in pairs:
+        if d.has(plain, trained):
+            after, before = d.results.scores(d.key(trained)), d.results.scores(d.key(plain))
+            held = frozenset(after)
+            rows.append(
+                [
+                    CATALOGUE[trained].label,
+                    str(len(held)),
+                    share(mean(before, held)),
+                    share(mean(after)),
+                    signed(compared(after, before)),
+                    percent(paper.GRANULARITY_R5.get("pr" if plain == "pr-rr" else plain)),
+                    percent(paper.PRETRAINED_R5.get(trained)),
+                ]
+            )
+    head = ("method", "questions", "R@5 without", "with", "difference", "paper without", "paper with")
+    return markdown(head, rows)
+
+
+def kinds_table(d: DataSet) -> str:
+    """Table 9: by type of question."""
+    names = [
+        n
+        for n in ("rag-turn", "blend-turn", "rag-session", "prior-turn", "pr", "pr-rr", "rmm-prior", "rmm")
+        if d.has(n)
+    ]
+    if not names:
+        return ""
+    kinds: dict[str, list[str]] = {}
+    for row in d.results.runs[d.key(names[0])][0].first:
+        if answerable(row):
+            kinds.setdefault(row.kind, []).append(row.question)
+    rows = []
+    for name in names:
+        scores = d.results.scores(d.key(name))
+        rows.append([CATALOGUE[name].label, *(share(mean(scores, frozenset(kinds[k]))) for k in sorted(kinds))])
+    return markdown(("R@5", *(f"{k} ({len(kinds[k])})" for k in sorted(kinds))), rows)
+
+
+def reproduction_table(d: DataSet) -> str:
+    """What others, or our own prototype, reported, and what comes out here."""
+    rows = _REPRODUCED[d.name](d) if d.name in _REPRODUCED else ()
+    return markdown(("figure", "reported", "here", "n"), [list(r) for r in rows]) if rows else ""
+
+
+def _locomo_reproduced(d: DataSet) -> Sequence[tuple[str, str, str, str]]:
+    if not d.has("rag-turn", "rag-fact", "bm25-turn", "blend-turn"):
+        return ()
+    covered = d.results.questions("rag-fact", lambda row: answerable(row) and row.reachable > 0)
+    turns, facts = d.results.scores("rag-turn"), d.results.scores("rag-fact")
+    found = [
+        ("turns, dense: R@5", "0.362", share(mean(turns)), str(len(turns))),
+        (
+            "facts, dense: R@5 of questions that some fact covers",
+            "0.638",
+            share(mean(facts, covered)),
+            str(len(covered)),
+        ),
+    ]
+    for label, name, reported in (("BM25", "bm25-turn", "0.55"), ("min-max blend", "blend-turn", "0.59")):
+        scores = d.results.scores(name, "any", asked=with_evidence)
+        found.append(
+            (f"turns, {label}: any@5, adversarial ones included", reported, share(mean(scores)), str(len(scores)))
+        )
+    return found
+
+
+def _longmemeval_reproduced(d: DataSet) -> Sequence[tuple[str, str, str, str]]:
+    found = []
+    for label, name, level, reported in (
+        ("sessions, dense", "rag-session", "session", "0.852"),
+        ("sessions by their best turn, dense", "turn-max", "session", "-"),
+        ("sessions, BM25", "bm25-session", "session", "0.765*"),
+        ("sessions, BM25 without question words", "bm25-content-session", "session", "-"),
+        ("sessions, hybrid", "blend-session", "session", "0.876"),
+        ("turns, dense", "rag-turn", "turn", "0.511"),
+        ("turns, BM25", "bm25-turn", "turn", "0.580*"),
+        ("turns, BM25 without question words", "bm25-content-turn", "turn", "-"),
+        ("turns, hybrid", "blend-turn", "turn", "0.668"),
+        ("turns, our prior", "prior-turn", "turn", "-"),
+        ("turns, our prior, learned", "rr-prior", "turn", "-"),
+    ):
+        if d.has(name):
+            narrow = d.results.scores(name, "all", level=level)
+            strict = d.results.means(
+                name, lambda row, level=level: row.at(5, level).all if row.evidence else 0.0, asked=_not_abstaining
+            )
+            found.append(
+                (
+                    f"{label}: recall_all@5",
+                    reported,
+                    f"{share(mean(narrow))} ({share(mean(strict))})",
+                    f"{len(narrow)} ({len(strict)})",
+                )
+            )
+    return found
+
+
+def _not_abstaining(row: Row) -> bool:
+    return not row.abstains
+
+
+_REPRODUCED: Mapping[str, Callable[[DataSet], Sequence[tuple[str, str, str, str]]]] = {
+    "locomo": _locomo_reproduced,
+    "longmemeval": _longmemeval_reproduced,
+}
