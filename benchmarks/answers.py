@@ -11,11 +11,8 @@ evenly over the data set. What was run before is not run again, and what was int
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,15 +27,12 @@ from benchmarks.datasets import Conversation, Question
 from benchmarks.evaluation import Asked
 from benchmarks.methods import Found, Method
 from benchmarks.methods.catalogue import CATALOGUE
+from benchmarks.options import checked, opened, parser_with, told
 from benchmarks.records import made
 from benchmarks.replies import CachedLLM
-from benchmarks.run import DEFAULT_EMBEDDER, Bench, checked, file_name, parser_with, spread, told
+from benchmarks.run import DEFAULT_EMBEDDER, Bench, file_name, spread
 from benchmarks.screen import Screen
 from rmm_core import LLM
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-
-from _models import language_model
 
 Answer: TypeAlias = Callable[[Conversation, Question, Sequence[Found], int], Reply]
 """Answers a question with the first of the found things."""
@@ -61,13 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options."""
-    parser = parser_with(
-        __doc__, methods="no-history,long-context,rag-turn,pr,rmm", topics=("recorded", "extractive", "llm")
-    )
+    methods = "no-history,long-context,rag-turn,pr,rmm"
+    parser = parser_with(__doc__, methods=methods, llm="who answers, judges, and extracts for --topics llm")
     add = parser.add_argument
-    add("--llm", required=True, metavar="none|local|URL", help="who answers, judges and extracts")
-    add("--model", metavar="NAME", help="the model's name behind the URL; the key is RMM_API_KEY")
-    add("--gguf", default=os.environ.get("RMM_GGUF"), metavar="FILE", help="the model of --llm local")
     add("--no-judge", action="store_true", help="do not ask the language model whether answers are right")
     add("--questions", type=int, default=20, metavar="N", help="how many are asked")
     add("--seed", type=int, default=0, metavar="N", help="of their order and of whatever is random")
@@ -77,23 +67,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = checked(parser, arguments)
     if options.questions < 1:
         parser.error(f"--questions is a number from 1; got {options.questions}")
-    if "://" in options.llm and not options.model:
-        parser.error("--llm URL needs --model NAME")
     if options.bert_layers and not options.bert:
         parser.error("--bert-layers needs --bert MODEL")
     return options
-
-
-@contextmanager
-def opened(options: argparse.Namespace) -> Iterator[CachedLLM | None]:
-    """The language model that the options name, its replies kept under what they depend on; None without one."""
-    with language_model(options.llm, model=options.model, gguf=options.gguf) as llm:
-        if llm is None:
-            yield None
-            return
-        model = options.model if "://" in options.llm else f"{Path(options.gguf).stem}, in this process"
-        with closing(CachedLLM(llm, options.cache / "replies.db", f"{model}, temperature 0")) as cached:
-            yield cached
 
 
 def sampled(conversations: Sequence[Conversation], count: int) -> tuple[list[Asked], int]:
@@ -155,7 +131,7 @@ class Exam:
         Raises:
             ValueError: When the data set is not there, something else or without answers, or a model is missing.
         """
-        bench = Bench.open(options, screen, llm, llm.name if llm else "")
+        bench = Bench.open(options, screen, llm)
         sample, count = sampled(bench.conversations, options.questions)
         bert = (options.bert, options.bert_layers) if options.bert else bundled_model()
         layer = f", layer {bert[1]}" if bert[1] else ""

@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeAlias
 import rmm_core
 from benchmarks.datasets import Conversation
 from benchmarks.reflectors import RecordedReflector
-from rmm_core import LLM, Embedder, Memory, ReflectiveMemory, RMMConfig
+from benchmarks.replies import CachedLLM
+from rmm_core import Embedder, Memory, ReflectiveMemory, RMMConfig
 
 Topics: TypeAlias = Literal["none", "recorded", "extractive", "llm"]
 """Who extracts: nobody, whoever made the data set, the extractive mode, a language model."""
@@ -27,9 +28,8 @@ class Banks:
         data: What the data set is known by: its name and a hash of its content.
         embedder: Of the summaries.
         fingerprint: What the embedder is known by.
-        llm: Who extracts for ``"llm"``.
-        llm_name: What it is known by.
         track: Wraps the conversations of a bank being built, for a progress bar.
+        llm: Who extracts for ``"llm"``.
     """
 
     def __init__(
@@ -39,8 +39,7 @@ class Banks:
         embedder: Embedder,
         fingerprint: str,
         track: Track,
-        llm: LLM | None = None,
-        llm_name: str = "",
+        llm: CachedLLM | None = None,
     ) -> None:
         self.embedder = embedder
         self._folder = folder
@@ -48,7 +47,6 @@ class Banks:
         self._fingerprint = fingerprint
         self._track = track
         self._llm = llm
-        self._llm_name = llm_name
 
     def copied(self, conversations: Sequence[Conversation], topics: Topics, unfiled: bool, to: Path) -> Path:
         """A bank that holds the conversations, one user each, in a file of the caller's own.
@@ -85,7 +83,7 @@ class Banks:
 
     def _key(self, topics: Topics, unfiled: bool) -> str:
         """What a bank depends on, the code that makes banks included."""
-        llm = self._llm_name if topics == "llm" else ""
+        llm = self._llm.name if self._llm is not None and topics == "llm" else ""
         parts = (self._data, self._fingerprint, topics, str(unfiled), llm, _code())
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
 

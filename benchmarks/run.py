@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,9 +28,10 @@ from benchmarks.evaluation import evaluate
 from benchmarks.feedback import SimulatedCitations
 from benchmarks.methods import Method
 from benchmarks.methods.catalogue import CATALOGUE, Entry, Setting
+from benchmarks.options import checked, opened, parser_with, told
 from benchmarks.records import Run, made
+from benchmarks.replies import CachedLLM
 from benchmarks.screen import Screen
-from rmm_core import LLM, RMMError
 from rmm_core.models import SentenceTransformerEmbedder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
@@ -40,10 +39,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from _models import bundled_embedder
 
 T = TypeVar("T")
-ROOT = Path(__file__).parents[1]
-DATA = Path(os.environ.get("RMM_DATA", ROOT.parent / "shared" / "data"))
-RESULTS = Path(__file__).parent / "results"
-CACHE = ROOT / ".cache" / "benchmarks"
 DEFAULT_EMBEDDER = "all-MiniLM-L6-v2"
 
 
@@ -51,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run what the options name."""
     options = parse(arguments)
     odds = {"recall": options.citation_recall, "false": options.false_citations}
-    with told():
-        bench = Bench.open(options, Screen())
+    with told(), opened(options) as llm:
+        bench = Bench.open(options, Screen(), llm)
         for name in options.methods:
             for seed in options.seeds if CATALOGUE[name].seeded else options.seeds[:1]:
                 bench.run(name, seed, odds)
@@ -60,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options."""
-    parser = parser_with(__doc__, methods="all", topics=("recorded", "extractive"))
+    parser = parser_with(__doc__, methods="all", llm="who extracts, for --topics llm")
     parser.add_argument("--seeds", default="0,1,2", metavar="N,...", help="for methods in which something is random")
     parser.add_argument("--citation-recall", type=float, default=0.911, metavar="P", help="simulated: useful and cited")
     parser.add_argument("--false-citations", type=float, default=0.05, metavar="P", help="simulated: useless and cited")
@@ -70,51 +65,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     except ValueError:
         parser.error(f"--seeds is numbers with commas between them; got {options.seeds!r}")
     return options
-
-
-def parser_with(about: str | None, *, methods: str, topics: Sequence[Topics]) -> argparse.ArgumentParser:
-    """A parser with the options that all commands on a data set have; :func:`checked` goes with it.
-
-    Args:
-        about: What the command does.
-        methods: Which methods it runs when none are named.
-        topics: Who may extract.
-    """
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", required=True, choices=sorted(SOURCES))
-    parser.add_argument("--data", type=Path, metavar="PATH", help="the file or folder of the data set")
-    parser.add_argument("--methods", default=methods, metavar="NAME,...|all", help=f"of: {', '.join(CATALOGUE)}")
-    parser.add_argument("--topics", choices=topics, help="who extracts; recorded where the data have facts")
-    parser.add_argument("--conversations", type=int, metavar="N", help="only so many, spread evenly over the file")
-    parser.add_argument("--embedder", metavar="MODEL", help="a sentence-transformers model, by name or folder")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where runs are written")
-    parser.add_argument("--cache", type=Path, default=CACHE, metavar="FOLDER", help="what is made once and kept")
-    return parser
-
-
-def checked(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options, with the path of the data and the names of the methods; a mistake ends the program."""
-    options = parser.parse_args(arguments)
-    source = SOURCES[options.dataset]
-    if options.data is None and source.file is None:
-        parser.error(f"--dataset {options.dataset} needs --data FILE")
-    options.data = options.data or DATA / str(source.file)
-    options.methods = list(CATALOGUE) if options.methods == "all" else options.methods.split(",")
-    for name in options.methods:
-        if name not in CATALOGUE:
-            parser.error(f"there is no method {name!r}; there are {', '.join(CATALOGUE)}")
-    return options
-
-
-@contextmanager
-def told() -> Iterator[None]:
-    """Ends the program with one sentence when something goes wrong."""
-    try:
-        yield
-    except (ValueError, RMMError) as error:
-        sys.exit(f"{error}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted; the same command goes on from here")
 
 
 @dataclass(frozen=True)
@@ -134,13 +84,12 @@ class Bench:
     screen: Screen
 
     @classmethod
-    def open(cls, options: argparse.Namespace, screen: Screen, llm: LLM | None = None, llm_name: str = "") -> Bench:
+    def open(cls, options: argparse.Namespace, screen: Screen, llm: CachedLLM | None) -> Bench:
         """Read the data set and load the embedder.
 
         Args:
             options: Of :func:`checked`.
             llm: Who extracts the topics of a language model.
-            llm_name: What it is known by.
 
         Raises:
             ValueError: When the data set is not there or something else.
@@ -152,7 +101,7 @@ class Bench:
         embedder = CachedEmbedder(inner, options.cache / "embeddings.db", screen.embedding)
         embedder.embed([q.text for c in conversations for q in c.questions])
         data = f"{options.dataset}-{fingerprint(options.data)}"
-        banks = Banks(options.cache / "banks", data, embedder, embedder.fingerprint, screen.track, llm, llm_name)
+        banks = Banks(options.cache / "banks", data, embedder, embedder.fingerprint, screen.track, llm)
         return cls(
             conversations,
             banks,

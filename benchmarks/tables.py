@@ -173,6 +173,7 @@ def ablation_table(d: DataSet) -> str:
         "pr-rr",
         "rmm-paper",
         "rmm-paper-greedy",
+        "rmm-topics",
         "rmm-prior",
         "rmm",
     )
@@ -196,6 +197,7 @@ CLAIMS: tuple[tuple[str, str, str], ...] = (
     ("+PR < RMM", "pr-rr", "pr"),
     ("+RR < RMM", "pr-rr", "rr"),
     ("unfiled turns add to +PR", "pr-unfiled", "pr"),
+    ("unfiled turns add to our prior", "rmm-prior", "rmm-topics"),
     ("our default < our default, learned", "rmm", "rmm-prior"),
     ("RMM < our default", "rmm", "pr-rr"),
 )

@@ -131,6 +131,11 @@ CATALOGUE: dict[str, Entry] = {
     "rmm-paper-greedy": Entry(
         "RMM, the paper's update, greedy and scaled", _rmm(_PAPER_CALM), topics=True, seeded=True
     ),
+    "rmm-topics": Entry(
+        "RMM, our default without unfiled turns, before it learns",
+        _rmm(RMMConfig(unfiled=False), learns=False),
+        topics=True,
+    ),
     "rmm-prior": Entry("RMM, our default, before it learns", _rmm(RMMConfig(), learns=False), topics=True),
     "rmm": Entry("RMM, our default", _rmm(RMMConfig()), topics=True, seeded=True),
     # K and M

@@ -24,10 +24,13 @@ def turns(conversation: Conversation) -> Iterator[Found]:
 
 
 def rounds(conversation: Conversation) -> Iterator[Found]:
-    """What one side says and what the other replies: messages two by two."""
+    """What one side says with what the other replies; where one side is all there is, single messages."""
     for s in conversation.sittings:
-        for start in range(0, len(s.messages), 2):
-            yield _joined(conversation, s.id, range(start, min(start + 2, len(s.messages))))
+        start = 0
+        while start < len(s.messages):
+            replied = start + 1 < len(s.messages) and s.messages[start].role != s.messages[start + 1].role
+            yield _joined(conversation, s.id, range(start, start + 1 + replied))
+            start += 1 + replied
 
 
 def sessions(conversation: Conversation) -> Iterator[Found]:

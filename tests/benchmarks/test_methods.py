@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.datasets import users_side
 from benchmarks.evaluation import evaluate
 from benchmarks.feedback import SimulatedCitations
 from benchmarks.methods.catalogue import CATALOGUE, Setting
@@ -64,6 +65,7 @@ def test_what_shares_the_questions_words_comes_first(method, name):
 
 def test_units_of_every_size(method):
     assert [len(list(cut(TALK))) for cut in (turns, rounds)] == [8, 4]
+    assert list(rounds(users_side(TALK))) == list(turns(users_side(TALK)))
     (best, *_) = method("rag-session").find(TALK, BEES, 5)
     assert len(best.turns) == 4
     mixed = method("rag-mixed").find(TALK, BEES, 50)

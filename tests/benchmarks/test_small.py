@@ -10,7 +10,7 @@ from tests.benchmarks.test_datasets import locomo_entry, msc_folder, written
 @pytest.fixture
 def command(tmp_path, monkeypatch):
     """The command where no data are yet."""
-    monkeypatch.setattr(run, "DATA", tmp_path / "data")
+    monkeypatch.setattr(small, "DATA", tmp_path / "data")
     monkeypatch.setattr(run, "bundled_embedder", HashEmbedder)
     monkeypatch.setattr(answering, "bert_scores", lambda answers, golds, *model: [0.5] * len(golds))
     return lambda: small.main(["--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache")])

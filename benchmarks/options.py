@@ -1,0 +1,93 @@
+"""What the commands on a data set have in common: their options, the language model these name, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from benchmarks.datasets.sources import SOURCES
+from benchmarks.methods.catalogue import CATALOGUE
+from benchmarks.replies import CachedLLM
+from rmm_core import RMMError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+from _models import language_model
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("RMM_DATA", ROOT.parent / "shared" / "data"))
+RESULTS = Path(__file__).parent / "results"
+CACHE = ROOT / ".cache" / "benchmarks"
+TOPICS = ("recorded", "extractive", "llm")
+
+
+def parser_with(about: str | None, *, methods: str, llm: str) -> argparse.ArgumentParser:
+    """A parser with the options that all commands on a data set have; :func:`checked` goes with it.
+
+    Args:
+        about: What the command does.
+        methods: Which methods it runs when none are named.
+        llm: What a language model is for.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", required=True, choices=sorted(SOURCES))
+    parser.add_argument("--data", type=Path, metavar="PATH", help="the file or folder of the data set")
+    parser.add_argument("--methods", default=methods, metavar="NAME,...|all", help=f"of: {', '.join(CATALOGUE)}")
+    parser.add_argument(
+        "--topics",
+        choices=TOPICS,
+        help="who extracts: llm is --llm; recorded where the data have facts, else extractive",
+    )
+    parser.add_argument("--llm", default="none", metavar="none|local|URL", help=llm)
+    parser.add_argument("--model", metavar="NAME", help="the model's name behind the URL; the key is RMM_API_KEY")
+    parser.add_argument("--gguf", default=os.environ.get("RMM_GGUF"), metavar="FILE", help="the model of --llm local")
+    parser.add_argument("--conversations", type=int, metavar="N", help="only so many, spread evenly over the file")
+    parser.add_argument("--embedder", metavar="MODEL", help="a sentence-transformers model, by name or folder")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where runs are written")
+    parser.add_argument("--cache", type=Path, default=CACHE, metavar="FOLDER", help="what is made once and kept")
+    return parser
+
+
+def checked(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options, with the path of the data and the names of the methods; a mistake ends the program."""
+    options = parser.parse_args(arguments)
+    source = SOURCES[options.dataset]
+    if options.data is None and source.file is None:
+        parser.error(f"--dataset {options.dataset} needs --data FILE")
+    options.data = options.data or DATA / str(source.file)
+    options.methods = list(CATALOGUE) if options.methods == "all" else options.methods.split(",")
+    for name in options.methods:
+        if name not in CATALOGUE:
+            parser.error(f"there is no method {name!r}; there are {', '.join(CATALOGUE)}")
+    if "://" in options.llm and not options.model:
+        parser.error("--llm URL needs --model NAME")
+    if options.topics == "llm" and options.llm == "none":
+        parser.error("--topics llm needs --llm URL, or --llm local with --gguf FILE")
+    return options
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Ends the program with one sentence when something goes wrong."""
+    try:
+        yield
+    except (ValueError, RMMError) as error:
+        sys.exit(f"{error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command goes on from here")
+
+
+@contextmanager
+def opened(options: argparse.Namespace) -> Iterator[CachedLLM | None]:
+    """The language model that the options name, its replies kept under what they depend on; None without one."""
+    with language_model(options.llm, model=options.model, gguf=options.gguf) as llm:
+        if llm is None:
+            yield None
+            return
+        model = options.model if "://" in options.llm else f"{Path(options.gguf).stem}, in this process"
+        with closing(CachedLLM(llm, options.cache / "replies.db", f"{model}, temperature 0")) as cached:
+            yield cached
