@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.answering import Reply
 from benchmarks.datasets import Question
+from benchmarks.records import write_whole
 from rmm_core.types import CitationStatus
 
 
@@ -91,11 +92,7 @@ class AnswerRun:
         """Write the file, whole or not at all; a row a line."""
         head = {"method": self.method, "about": self.about, "made": self.made}
         rows = ",\n".join(f"  {json.dumps(asdict(row))}" for row in self.rows)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".tmp")
-        text = f'{json.dumps(head, indent=1, sort_keys=True)[:-2]},\n "rows": [\n{rows}\n ]\n}}\n'
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        write_whole(path, f'{json.dumps(head, indent=1, sort_keys=True)[:-2]},\n "rows": [\n{rows}\n ]\n}}\n')
 
     @classmethod
     def load(cls, path: Path) -> AnswerRun:

@@ -5,26 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from benchmarks import paper
 from benchmarks.records import Run
-
-WINDOW = 200
-"""Questions over which a curve is averaged."""
-
-
-def cited_share(runs: Sequence[Run]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Steps, and the share of shown memories that were cited in the questions before each; the mean over seeds."""
-    curves = []
-    for run in runs:
-        taught = [row for row in run.first if row.shown and row.evidence and not row.abstains]
-        shares = np.array([row.cited / row.shown for row in taught])
-        sums = np.cumsum(np.concatenate([[0.0], shares]))
-        curves.append((sums[WINDOW:] - sums[:-WINDOW]) / WINDOW if len(shares) >= WINDOW else np.zeros(0))
-    shortest = min(map(len, curves))
-    return np.arange(WINDOW, WINDOW + shortest), np.mean([c[:shortest] for c in curves], axis=0)
+from benchmarks.scores import cited_share
 
 
 def learning_curves(curves: Mapping[str, Sequence[Run]], path: Path) -> None:

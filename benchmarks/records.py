@@ -88,10 +88,7 @@ class Run:
         for phase in ("first", "again"):
             rows = ",\n".join(f"  {json.dumps(_packed(row))}" for row in self.rows(phase))
             lines.append(f' "{phase}": [\n{rows}\n ]' if rows else f' "{phase}": []')
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".tmp")
-        draft.write_text(",\n".join(lines) + "\n}\n", encoding="utf-8")
-        draft.replace(path)
+        write_whole(path, ",\n".join(lines) + "\n}\n")
 
     @classmethod
     def load(cls, path: Path) -> Run:
@@ -109,6 +106,14 @@ class Run:
             return cls(content["method"], content["about"], first, again, content["made"])
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is no run of this benchmark ({error}); delete it and run again") from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".tmp")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
 
 
 def _packed(row: Row) -> list[Any]:

@@ -85,6 +85,7 @@ def of_data_set(d: DataSet) -> str:
         ("4. Granularity", tables.granularity_table, False),
         ("5. K and M", tables.k_and_m_table, False),
         ("6. Offline pretraining", tables.pretraining_table, False),
+        ("7. Learning curve", tables.curve_table, False),
         ("9. By type of question", tables.kinds_table, False),
         ("What was reported elsewhere", tables.reproduction_table, False),
     ):

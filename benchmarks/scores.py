@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.metrics import Difference, paired
 from benchmarks.records import Level, Phase, Row, Run
@@ -91,3 +92,18 @@ def compared(a: Scores, b: Scores) -> Difference:
     """How much better a is than b on the questions they have in common, with a 95 % interval."""
     common = sorted(a.keys() & b.keys())
     return paired([a[q] for q in common], [b[q] for q in common], draws=2000)
+
+
+WINDOW = 100
+"""Questions over which the share of cited memories is averaged."""
+
+
+def cited_share(runs: Sequence[Run]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Questions learned from, and the share of shown memories cited in the WINDOW before each; the mean over seeds."""
+    curves = []
+    for run in runs:
+        taught = [row for row in run.first if row.shown and answerable(row)]
+        sums = np.cumsum([0.0, *(row.cited / row.shown for row in taught)])
+        curves.append((sums[WINDOW:] - sums[:-WINDOW]) / WINDOW)
+    shortest = min(map(len, curves))
+    return np.arange(WINDOW, WINDOW + shortest), np.mean([c[:shortest] for c in curves], axis=0)

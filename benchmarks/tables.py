@@ -9,7 +9,7 @@ from benchmarks import paper
 from benchmarks.methods.catalogue import CATALOGUE
 from benchmarks.metrics import Difference
 from benchmarks.records import Phase, Row
-from benchmarks.scores import Measure, Results, answerable, compared, mean, with_evidence
+from benchmarks.scores import WINDOW, Measure, Results, answerable, cited_share, compared, mean, with_evidence
 
 
 @dataclass(frozen=True)
@@ -277,6 +277,25 @@ def pretraining_table(d: DataSet) -> str:
             )
     head = ("method", "questions", "R@5 without", "with", "difference", "paper without", "paper with")
     return markdown(head, rows)
+
+
+CURVES = ("rr", "pr-rr", "rmm-paper", "rmm")
+"""Methods whose learning is drawn."""
+
+
+def curve_table(d: DataSet) -> str:
+    """Table 7: the share of shown memories that were cited, as learning goes on (figure 6)."""
+    found: dict[str, Mapping[int, float]] = {}
+    for name in filter(d.has, CURVES):
+        steps, shares = cited_share(d.results.runs[d.key(name)])
+        found[CATALOGUE[name].label] = dict(zip(steps.tolist(), shares.tolist(), strict=True))
+    places = [n for n in (100, 200, 500, 800, 1000, 1500) if any(n in curve for curve in found.values())]
+    if not places:
+        return ""
+    found["the paper, a real model citing"] = paper.CITED_SHARE
+    rows = [[label, *(share(curve[n]) if n in curve else "-" for n in places)] for label, curve in found.items()]
+    table = markdown((f"share cited in the {WINDOW} questions up to", *map(str, places)), rows)
+    return f"{table}\n\n![The share of shown memories that were cited, over questions](plots/{d.name}.svg)"
 
 
 def kinds_table(d: DataSet) -> str:

@@ -143,7 +143,7 @@ class Trainer:
         version = self._store.save_learner_state(scope, after.pack(), base_version=state.version)
         with self._lock:
             self._states[scope] = replace(after, version=version)
-        if guard.trusts_learned != state.guard.trusts_learned:
+        if self._config.guard and guard.trusts_learned != state.guard.trusts_learned:
             logger.warning("the %s ranking serves from here on", "learned" if guard.trusts_learned else "prior")
         return True
 

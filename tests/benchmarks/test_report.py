@@ -5,9 +5,9 @@ import pytest
 
 from benchmarks import report, tables
 from benchmarks.metrics import Difference, measures
-from benchmarks.plots import WINDOW, cited_share, learning_curves
+from benchmarks.plots import learning_curves
 from benchmarks.records import Row, Run
-from benchmarks.scores import Results, answerable, compared, mean, with_evidence
+from benchmarks.scores import WINDOW, Results, answerable, cited_share, compared, mean, with_evidence
 from benchmarks.tables import DataSet
 
 ABOUT = {

@@ -278,3 +278,17 @@ def test_the_guard_ignores_answers_without_contrast():
     scores = np.float32([1.0, 0.0])
     assert Guard().observe(scores, scores, (0, 1), ()) == Guard()
     assert Guard().observe(scores, scores, (0, 1), (0, 1)) == Guard()
+
+
+@pytest.mark.parametrize("guard", [True, False])
+def test_a_change_of_the_serving_ranking_is_told_where_there_is_a_guard(open_memory, monkeypatch, caplog, guard):
+    monkeypatch.setattr(Guard, "trusts_learned", property(lambda self: self.count < 1))
+    memory = open_memory(config=RMMConfig(batch_size=1, guard=guard))
+    for said in ("I keep bees.", "My sister plays the cello."):
+        with memory.chat("ada") as chat:
+            chat.record(said, "Good.")
+    recall = memory.recall("ada", "Who keeps bees?")
+    assert len(recall.shown) > 1
+    memory.feedback(recall, "You do [1].")
+    told = "the prior ranking serves from here on" in caplog.text
+    assert (told, memory.status("ada").ranking) == ((True, "prior") if guard else (False, "learned"))
