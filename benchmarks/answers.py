@@ -28,7 +28,6 @@ from benchmarks.evaluation import Asked
 from benchmarks.methods import Found, Method
 from benchmarks.methods.catalogue import CATALOGUE
 from benchmarks.options import checked, opened, parser_with, told
-from benchmarks.records import made
 from benchmarks.replies import CachedLLM
 from benchmarks.run import DEFAULT_EMBEDDER, Bench, file_name, spread
 from benchmarks.screen import Screen
@@ -163,15 +162,16 @@ class Exam:
         try:
             about = bench.about_run(name, method, self.seed, **self.about)
             path = bench.results / "answers" / file_name(name, entry, None, bench.topics, bench.about["embedder"])
-            if texts is None and path.exists() and (known := AnswerRun.load(path)).about == about:
-                bench.screen.say(f"{path.stem}: answered before")
+            asked_before = texts is None and path.exists() and not bench.again
+            if asked_before and (known := AnswerRun.load(path)).about == about:
+                bench.screen.before(path.stem, known.made, bench.made)
                 return known
             started = time.monotonic()
             given = self._given(method, entry.m)
         finally:
             method.close()
         rows = self._scored(given)
-        found = AnswerRun(name, about, rows, made() | {"seconds": round(time.monotonic() - started, 1)})
+        found = AnswerRun(name, about, rows, bench.made | {"seconds": round(time.monotonic() - started, 1)})
         found.save(path)
         bench.screen.say(f"{path.stem}: {len(rows)} answers, {found.made['seconds']:.0f} s")
         if texts is not None:

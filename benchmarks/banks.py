@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+
+from filelock import FileLock
 
 import rmm_core
 from benchmarks.datasets import Conversation
@@ -48,13 +51,22 @@ class Banks:
         self._track = track
         self._llm = llm
 
+    @property
+    def extractor(self) -> str:
+        """What the language model that extracts is known by, and how it does it."""
+        return f"{self._llm.name}, {SMALL_MODEL}" if self._llm is not None else ""
+
     def copied(self, conversations: Sequence[Conversation], topics: Topics, unfiled: bool, to: Path) -> Path:
         """A bank that holds the conversations, one user each, in a file of the caller's own.
 
         Raises:
             ValueError: When the topics are to be recorded and the data set has none, or a model's and there is none.
         """
-        shutil.copyfile(self._built(conversations, topics, unfiled), to)
+        with (
+            closing(sqlite3.connect(self._built(conversations, topics, unfiled))) as whole,
+            closing(sqlite3.connect(to)) as own,
+        ):
+            whole.backup(own)  # what others have written and not yet moved into the file included
         return to
 
     def topics(self, conversations: Sequence[Conversation], topics: Topics) -> dict[str, tuple[Memory, ...]]:
@@ -70,21 +82,22 @@ class Banks:
             raise ValueError("topics of a language model need one: --llm URL, or --llm local with --gguf FILE")
         path = self._folder / f"{topics}-{'unfiled-' * unfiled}{self._key(topics, unfiled)}.db"
         self._folder.mkdir(parents=True, exist_ok=True)
-        for conversation in self._track(conversations, f"Remembering ({topics})"):
-            with ReflectiveMemory.open(
-                path,
-                llm=self._llm if topics == "llm" else None,
-                embedder=self.embedder,
-                config=RMMConfig(unfiled=unfiled, session_turns=None, **(SMALL_MODEL if topics == "llm" else {})),
-                reflector={"none": _NOTHING, "recorded": RecordedReflector(conversation.sittings)}.get(topics),
-            ) as memory:
-                _remember(memory, conversation)
+        with FileLock(path.with_suffix(".lock")):  # two that build one bank would hold its sessions twice
+            for conversation in self._track(conversations, f"Remembering ({topics})"):
+                with ReflectiveMemory.open(
+                    path,
+                    llm=self._llm if topics == "llm" else None,
+                    embedder=self.embedder,
+                    config=RMMConfig(unfiled=unfiled, session_turns=None, **(SMALL_MODEL if topics == "llm" else {})),
+                    reflector={"none": _NOTHING, "recorded": RecordedReflector(conversation.sittings)}.get(topics),
+                ) as memory:
+                    _remember(memory, conversation, path)
         return path
 
     def _key(self, topics: Topics, unfiled: bool) -> str:
         """What a bank depends on, the code that makes banks included."""
-        llm = self._llm.name if self._llm is not None and topics == "llm" else ""
-        parts = (self._data, self._fingerprint, topics, str(unfiled), llm, _code())
+        extractor = self.extractor if topics == "llm" else ""
+        parts = (self._data, self._fingerprint, topics, str(unfiled), extractor, _code())
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
 
 
@@ -92,21 +105,27 @@ SMALL_MODEL: dict[str, Any] = {"piece_turns": 10, "merge_floor": 0.6}
 """A small model reads short pieces best, and merges whatever it is offered; a large one does no worse."""
 
 _NOTHING = RecordedReflector(())
-_MAKERS = ("extractive", "parsing", "prompts", "prospective", "stores/sqlite", "stores/_bank", "stores/_talk")
 
 
 def _code() -> str:
-    """The source of what makes banks, hashed."""
-    root = Path(rmm_core.__file__).parent
-    return hashlib.blake2b(b"".join((root / f"{name}.py").read_bytes() for name in _MAKERS)).hexdigest()
+    """All that can change what a bank holds, hashed: the core, and how data sets are read and put in."""
+    here = Path(__file__).parent
+    sources = [*Path(rmm_core.__file__).parent.rglob("*.py"), *(here / "datasets").glob("*.py")]
+    sources += [here / "banks.py", here / "reflectors.py"]
+    return hashlib.blake2b(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()
 
 
-def _remember(memory: ReflectiveMemory, conversation: Conversation) -> None:
+def _remember(memory: ReflectiveMemory, conversation: Conversation, path: Path) -> None:
     """Hold the sessions that are not in the bank yet."""
     user_name, agent_name = conversation.speakers
     held = {s.id: s for s in memory.store.sessions(conversation.name)}
     for sitting in conversation.sittings:
         known = held.get(sitting.id)
+        if known is not None and known.turns not in (0, len(sitting.messages)):
+            raise ValueError(
+                f"{path} holds {known.turns} turns of {conversation.name}, {sitting.id}, which has "
+                f"{len(sitting.messages)}; delete the file, it is made again"
+            )
         if not sitting.messages or (known is not None and known.reflected == len(sitting.messages)):
             continue
         chat = memory.chat(

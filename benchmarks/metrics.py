@@ -97,11 +97,6 @@ class Difference:
     low: float
     high: float
 
-    @property
-    def told_apart(self) -> bool:
-        """Whether 0 is outside of the interval."""
-        return self.low > 0 or self.high < 0
-
 
 def paired(a: Sequence[float], b: Sequence[float], *, draws: int = 10_000, seed: int = 0) -> Difference:
     """The mean difference of two methods on the same questions, by a paired bootstrap.

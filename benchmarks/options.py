@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -20,8 +21,10 @@ from _models import language_model
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("RMM_DATA", ROOT.parent / "shared" / "data"))
-RESULTS = Path(__file__).parent / "results"
 CACHE = ROOT / ".cache" / "benchmarks"
+OWN_RESULTS = CACHE / "results"
+PUBLISHED = Path(__file__).parent / "results"
+"""The runs that the pages are written from; nothing is written here unless --results says so."""
 TOPICS = ("recorded", "extractive", "llm")
 
 
@@ -45,11 +48,36 @@ def parser_with(about: str | None, *, methods: str, llm: str) -> argparse.Argume
     parser.add_argument("--llm", default="none", metavar="none|local|URL", help=llm)
     parser.add_argument("--model", metavar="NAME", help="the model's name behind the URL; the key is RMM_API_KEY")
     parser.add_argument("--gguf", default=os.environ.get("RMM_GGUF"), metavar="FILE", help="the model of --llm local")
-    parser.add_argument("--conversations", type=int, metavar="N", help="only so many, spread evenly over the file")
+    parser.add_argument("--conversations", type=counted, metavar="N", help="only so many, spread evenly over the file")
     parser.add_argument("--embedder", metavar="MODEL", help="a sentence-transformers model, by name or folder")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where runs are written")
+    parser.add_argument("--again", action="store_true", help="run what was run before, as after a change of the code")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=OWN_RESULTS,
+        metavar="FOLDER",
+        help="where runs are written; default: %(default)s",
+    )
     parser.add_argument("--cache", type=Path, default=CACHE, metavar="FOLDER", help="what is made once and kept")
     return parser
+
+
+def counted(text: str) -> int:
+    """A number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a number from 1; got {text}")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"a number from 0 to 1; got {text}")
+    return value
 
 
 def checked(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -75,7 +103,7 @@ def told() -> Iterator[None]:
     """Ends the program with one sentence when something goes wrong."""
     try:
         yield
-    except (ValueError, RMMError) as error:
+    except (ValueError, RMMError, OSError, sqlite3.Error) as error:
         sys.exit(f"{error}")
     except KeyboardInterrupt:
         sys.exit("interrupted; the same command goes on from here")

@@ -26,7 +26,7 @@ def learning_curves(curves: Mapping[str, Sequence[Run]], path: Path) -> None:
             axes.plot(steps, shares, label=label, linewidth=1.6)
     axes.plot(list(paper.CITED_SHARE), list(paper.CITED_SHARE.values()), "k:", label="the paper, a real model citing")
     axes.set_xlabel("questions answered")
-    axes.set_ylabel("share of shown memories cited")
+    axes.set_ylabel("share of shown memories cited\n(simulated citations)")
     axes.set_ylim(bottom=0.0)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -111,29 +111,26 @@ class Run:
 def write_whole(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".tmp")
+    draft = path.with_suffix(f".{os.getpid()}.tmp")
     draft.write_text(text, encoding="utf-8")
     draft.replace(path)
 
 
 def _packed(row: Row) -> list[Any]:
-    """A row as JSON: gains as one digit a place, trailing zeros left out."""
+    """A row as JSON: gains as one digit a place, trailing zeros left out; as a list where a digit does not do."""
     values = [getattr(row, f.name) for f in fields(Row)]
-    return [_digits(v) if isinstance(v, tuple) else v for v in values]
+    return [_digits(v) if isinstance(v, tuple) and max(v, default=0) < 10 else v for v in values]
 
 
 def _unpacked(values: list[Any]) -> Row:
     named = dict(zip((f.name for f in fields(Row)), values, strict=True))
     for name in ("gains", "session_gains"):
-        named[name] = tuple(int(d, 36) for d in named[name])
+        named[name] = tuple(map(int, named[name]))
     return Row(**named)
 
 
 def _digits(gains: Sequence[int]) -> str:
-    return "".join(_DIGITS[min(g, 35)] for g in gains).rstrip("0")
-
-
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+    return "".join(map(str, gains)).rstrip("0")
 
 
 def made() -> dict[str, Any]:

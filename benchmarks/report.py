@@ -15,13 +15,13 @@ from benchmarks import tables
 from benchmarks.answer_tables import of_answers
 from benchmarks.datasets.sources import SOURCES
 from benchmarks.methods.catalogue import CATALOGUE
+from benchmarks.options import PUBLISHED
 from benchmarks.plots import learning_curves
 from benchmarks.records import Run
 from benchmarks.scores import Results
 from benchmarks.tables import DataSet
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results"
 PAGES = {"tables": HERE / "README.md", "results": HERE.parent / "README.md"}
 
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             return
         for name, page in PAGES.items():
             page.write_text(filled(page.read_text(encoding="utf-8"), name, generated(name)), encoding="utf-8")
-        for d in (d for d in data_sets(RESULTS) if d.whole):
+        for d in (d for d in data_sets(PUBLISHED) if d.whole):
             learning_curves(curves(d), HERE / "plots" / f"{d.name}.svg")
     except ValueError as error:
         sys.exit(str(error))
@@ -50,7 +50,7 @@ def data_sets(folder: Path) -> list[DataSet]:
     """
     found = []
     for name, source in SOURCES.items():
-        for results in Results.load(folder / name).values():
+        for results in Results.load(folder / name):
             runs = [run for same in results.runs.values() for run in same]
             topics = sorted({run.about["topics"] for run in runs if "topics" in run.about}, reverse=True) or ["no"]
             found += [DataSet(name, source.name, t, results, whole=t == topics[0]) for t in topics]
@@ -64,18 +64,22 @@ def generated(name: str) -> str:
         name: Which page, as PAGES calls it.
     """
     if name == "results":
-        return "\n\n".join(map(tables.summary, data_sets(RESULTS)))
-    return of_folder(RESULTS)
+        return "\n\n".join(map(tables.summary, data_sets(PUBLISHED)))
+    return of_folder(PUBLISHED, plots=True)
 
 
-def of_folder(folder: Path) -> str:
-    """All tables of a folder: what was found, then what was answered."""
-    parts = [of_data_set(d) for d in data_sets(folder)]
+def of_folder(folder: Path, *, plots: bool = False) -> str:
+    """All tables of a folder: what was found, then what was answered.
+
+    Args:
+        plots: Whether the learning curves are shown, which are drawn for the page alone.
+    """
+    parts = [of_data_set(d, plots=plots) for d in data_sets(folder)]
     answered = {source.name: of_answers(folder, name) for name, source in SOURCES.items()}
     return "\n\n".join(parts + [f"## {title}, answers\n\n{text}" for title, text in answered.items() if text])
 
 
-def of_data_set(d: DataSet) -> str:
+def of_data_set(d: DataSet, *, plots: bool = False) -> str:
     """All tables of one data set."""
     parts = [f"## {d.title}, {d.topics} topics", tables.setting(d)]
     for title, table, of_topics in (
@@ -92,6 +96,8 @@ def of_data_set(d: DataSet) -> str:
         content = table(d) if of_topics or d.whole else ""
         if content:
             parts.append(f"### {title}\n\n{content}")
+        if content and plots and table is tables.curve_table:
+            parts.append(f"![The share of shown memories that were cited, over questions](plots/{d.name}.svg)")
     return "\n\n".join(parts)
 
 

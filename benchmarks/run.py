@@ -28,7 +28,7 @@ from benchmarks.evaluation import evaluate
 from benchmarks.feedback import SimulatedCitations
 from benchmarks.methods import Method
 from benchmarks.methods.catalogue import CATALOGUE, Entry, Setting
-from benchmarks.options import checked, opened, parser_with, told
+from benchmarks.options import checked, opened, parser_with, share, told
 from benchmarks.records import Run, made
 from benchmarks.replies import CachedLLM
 from benchmarks.screen import Screen
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with told(), opened(options) as llm:
         bench = Bench.open(options, Screen(), llm)
         for name in options.methods:
-            for seed in options.seeds if CATALOGUE[name].seeded else options.seeds[:1]:
+            for seed in options.seeds if CATALOGUE[name].seeded else [0]:
                 bench.run(name, seed, odds)
 
 
@@ -57,8 +57,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options."""
     parser = parser_with(__doc__, methods="all", llm="who extracts, for --topics llm")
     parser.add_argument("--seeds", default="0,1,2", metavar="N,...", help="for methods in which something is random")
-    parser.add_argument("--citation-recall", type=float, default=0.911, metavar="P", help="simulated: useful and cited")
-    parser.add_argument("--false-citations", type=float, default=0.05, metavar="P", help="simulated: useless and cited")
+    parser.add_argument("--citation-recall", type=share, default=0.911, metavar="P", help="simulated: useful and cited")
+    parser.add_argument("--false-citations", type=share, default=0.05, metavar="P", help="simulated: useless and cited")
     options = checked(parser, arguments)
     try:
         options.seeds = [int(seed) for seed in options.seeds.split(",")]
@@ -73,6 +73,8 @@ class Bench:
 
     Attributes:
         about: What all of its runs have in common.
+        made: The commit, versions and machine, as this program was started.
+        again: Whether what was run before is run all the same.
     """
 
     conversations: list[Conversation]
@@ -80,7 +82,9 @@ class Bench:
     topics: Topics
     recorded: bool
     about: dict[str, Any]
+    made: dict[str, Any]
     results: Path
+    again: bool
     screen: Screen
 
     @classmethod
@@ -97,6 +101,9 @@ class Bench:
         source = SOURCES[options.dataset]
         conversations = spread(source.load(options.data), options.conversations)
         recorded = any(s.facts for c in conversations for s in c.sittings)
+        if options.topics == "recorded" and not recorded:
+            raise ValueError("this data set has no recorded facts; take --topics extractive, or llm with --llm")
+        (options.results / options.dataset).mkdir(parents=True, exist_ok=True)
         inner = SentenceTransformerEmbedder(options.embedder) if options.embedder else bundled_embedder()
         embedder = CachedEmbedder(inner, options.cache / "embeddings.db", screen.embedding)
         embedder.embed([q.text for c in conversations for q in c.questions])
@@ -115,7 +122,9 @@ class Bench:
                 "embedder": Path(options.embedder).name if options.embedder else DEFAULT_EMBEDDER,
                 "embedder_fingerprint": embedder.fingerprint,
             },
+            made=made(),
             results=options.results / options.dataset,
+            again=options.again,
             screen=screen,
         )
 
@@ -127,12 +136,14 @@ class Bench:
         return CATALOGUE[name].make(Setting(self.banks, self.topics, seed))
 
     def about_run(self, name: str, method: Method, seed: int, **more: Any) -> dict[str, Any]:
-        """All that the outcome of a run depends on, as JSON has it."""
+        """All that the outcome of a run depends on but the code, as JSON has it."""
         entry = CATALOGUE[name]
         own = {"m": entry.m, "seed": seed, "settings": dict(method.settings), **more}
-        found: dict[str, Any] = json.loads(
-            json.dumps(self.about | own | ({"topics": self.topics} if entry.topics else {}))
-        )
+        if entry.topics:
+            own["topics"] = self.topics
+            if self.topics == "llm":
+                own["extracted_by"] = self.banks.extractor
+        found: dict[str, Any] = json.loads(json.dumps(self.about | own))
         return found
 
     def run(self, name: str, seed: int, odds: Mapping[str, float]) -> Run | None:
@@ -141,6 +152,10 @@ class Bench:
         Args:
             odds: Of the simulated citations.
         """
+        if not any(q.evidence for c in self.conversations for q in c.questions):
+            raise ValueError(
+                "no question here names its evidence, so nothing found can be measured; benchmarks.answers can"
+            )
         entry = CATALOGUE[name]
         method = self.method(name, seed)
         if method is None:
@@ -148,8 +163,8 @@ class Bench:
         try:
             about = self.about_run(name, method, seed, citations={"simulated": True, **odds})
             path = self.results / file_name(name, entry, seed, self.topics, self.about["embedder"])
-            if path.exists() and (known := Run.load(path)).about == about:
-                self.screen.say(f"{path.stem}: run before")
+            if path.exists() and not self.again and (known := Run.load(path)).about == about:
+                self.screen.before(path.stem, known.made, self.made)
                 return known
             started = time.monotonic()
             simulated = partial(SimulatedCitations, **odds)
@@ -158,7 +173,9 @@ class Bench:
             )
         finally:
             method.close()
-        run = Run(name, about, tuple(first), tuple(again), made() | {"seconds": round(time.monotonic() - started, 1)})
+        run = Run(
+            name, about, tuple(first), tuple(again), self.made | {"seconds": round(time.monotonic() - started, 1)}
+        )
         run.save(path)
         self.screen.ran(path.stem, run)
         return run

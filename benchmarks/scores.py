@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,18 +39,27 @@ class Results:
     runs: Mapping[str, tuple[Run, ...]]
 
     @classmethod
-    def load(cls, folder: Path) -> dict[str, Results]:
-        """The runs of a folder, by embedder, then by method; one that has topics by both: ``pr.recorded``.
+    def load(cls, folder: Path) -> list[Results]:
+        """The runs of a folder, those that may stand in one table together: of the same data, embedder and citations.
+
+        Within each by method, and by topics where it has some: ``pr.recorded``.
 
         Raises:
-            ValueError: When a file is no run.
+            ValueError: When a file is no run, or seeds of one method were run with different settings.
         """
         found: dict[str, dict[str, list[Run]]] = {}
         for path in sorted(folder.glob("*.json")):
             run = Run.load(path)
             name = ".".join(filter(None, (run.method, run.about.get("topics"))))
-            found.setdefault(run.about["embedder"], {}).setdefault(name, []).append(run)
-        return {embedder: cls({name: tuple(same) for name, same in runs.items()}) for embedder, runs in found.items()}
+            common = json.dumps({k: v for k, v in run.about.items() if k not in _OWN}, sort_keys=True)
+            found.setdefault(common, {}).setdefault(name, []).append(run)
+        for runs in found.values():
+            for name, same in runs.items():
+                if len({json.dumps(_but_seed(run.about), sort_keys=True) for run in same}) > 1:
+                    raise ValueError(
+                        f"the seeds of {name} in {folder} were run with different settings; run them again"
+                    )
+        return [cls({name: tuple(same) for name, same in runs.items()}) for runs in found.values()]
 
     def __contains__(self, name: str) -> bool:
         return name in self.runs
@@ -89,9 +100,19 @@ def mean(scores: Scores, among: frozenset[str] | None = None) -> float:
 
 
 def compared(a: Scores, b: Scores) -> Difference:
-    """How much better a is than b on the questions they have in common, with a 95 % interval."""
+    """How much better a is than b on the questions of both, with a 95 % interval; not a number where there are none."""
     common = sorted(a.keys() & b.keys())
+    if not common:
+        return Difference(math.nan, math.nan, math.nan)
     return paired([a[q] for q in common], [b[q] for q in common], draws=2000)
+
+
+_OWN = ("m", "seed", "settings", "topics", "extracted_by")  # what runs of one table may differ in
+
+
+def _but_seed(about: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {k: v for k, v in about["settings"].items() if k not in ("seed", "pretraining")}
+    return {k: v for k, v in about.items() if k != "seed"} | {"settings": settings}
 
 
 WINDOW = 100

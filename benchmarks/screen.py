@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -23,11 +23,17 @@ class Screen:
         """A line."""
         self._out.print(f"[dim]{text}[/dim]")
 
+    def before(self, name: str, made: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        """That something was run before, and with which code."""
+        other = made["commit"] != now["commit"] or made["changed"] or now["changed"]
+        self.say(f"{name}: run before" + (f", at commit {made['commit']}; --again runs it anew" if other else ""))
+
     def ran(self, name: str, run: Run) -> None:
         """What came out, in short."""
         rows = [r.at(5).coverage for r in run.first if r.evidence and not r.abstains]
         mean = f"{sum(rows) / len(rows):.3f}" if rows else "no evidence"
-        self._out.print(f"{name}: R@5 {mean} over {len(rows)} questions, {run.made['seconds']:.0f} s")
+        how = ", learning from simulated citations" if run.again else ""
+        self._out.print(f"{name}: R@5 {mean} over {len(rows)} questions{how}, {run.made['seconds']:.0f} s")
 
     def track(self, items: Sequence[T], what: str) -> Iterable[T]:
         """Go through items behind a progress bar."""

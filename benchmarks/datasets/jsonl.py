@@ -67,9 +67,15 @@ def load(path: str | Path) -> list[Conversation]:
 
 def _parsed(line: str) -> Any:
     try:
-        return json.loads(line)
+        value = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"this is not JSON: {error.msg} at character {error.pos + 1}") from error
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise ValueError(f"a text holds {half}, half of a character; write the whole one, or leave it out") from None
+    return value
 
 
 def _fields(value: Any, what: str, known: Sequence[str]) -> dict[str, Any]:

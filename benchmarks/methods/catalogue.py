@@ -111,7 +111,7 @@ CATALOGUE: dict[str, Entry] = {
     "blend-turn": Entry("Dense + BM25: turns", _blend("turn")),
     "blend-session": Entry("Dense + BM25: sessions", _blend("session")),
     "prior-turn": Entry("Turns, our prior", _rmm(RMMConfig(), topics=False, learns=False)),
-    "memorybank": Entry("MemoryBank", lambda s: MemoryBank(s.banks.embedder, 5), seeded=True),
+    "memorybank": Entry("MemoryBank", lambda s: MemoryBank(s.banks.embedder, 5)),
     "ld-agent": Entry("LD-Agent", lambda s: LDAgent(s.banks, s.topics), topics=True),
     # the paper's parts
     "pr": Entry("+PR: topics alone, dense", _rmm(_TOPICS, learns=False), topics=True),

@@ -42,7 +42,7 @@ class Pretraining:
 
     Attributes:
         embedder: Of questions and things.
-        held_out: How many questions are left for testing.
+        held_out: How many questions are left for testing; half of them where there are fewer than twice as many.
         seed: Of the split and the batches.
         near: How many of the nearest things are contrasted with the evidence.
     """
@@ -66,10 +66,11 @@ class Pretraining:
         """The weights, and the ids of the questions they were trained on."""
         asked = [(c, q) for c in conversations for q in c.questions if q.evidence and not q.abstains]
         order = np.random.default_rng(self.seed).permutation(len(asked))
-        train = [asked[i] for i in order[min(self.held_out, len(asked) // 2) :]]
+        train = [asked[i] for i in order[min(self.held_out, -(-len(asked) // 2)) :]]
         scorers = {name: Dense(pool, self.embedder) for name, pool in pools.items() if pool}
         examples = [e for c, q in train if c.name in scorers and (e := self._example(c.name, scorers[c.name], q))]
-        return self._trained(examples), frozenset(q.id for _, q in train)
+        width = self.embedder.embed([""]).shape[1]
+        return self._trained(examples, width), frozenset(q.id for _, q in train)
 
     def _example(self, name: str, scorer: Dense, question: Question) -> Labelled | None:
         useful = [i for i, u in enumerate(scorer.units) if not question.evidence.isdisjoint(u.turns)]
@@ -84,10 +85,9 @@ class Pretraining:
             useful=frozenset((name, i) for i in useful),
         )
 
-    def _trained(self, examples: Sequence[Labelled]) -> Weights:
+    def _trained(self, examples: Sequence[Labelled], width: int) -> Weights:
         import torch
 
-        width = len(examples[0].query)
         w_q, w_m = (torch.zeros((width, width), requires_grad=True) for _ in range(2))
         optimizer = torch.optim.Adam([w_q, w_m], lr=self.learning_rate)
         rng = np.random.default_rng(self.seed)

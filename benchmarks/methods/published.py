@@ -47,10 +47,9 @@ class MemoryBank(UnitRetrieval):
     """Summaries and rounds; what is recalled is remembered longer (Zhong et al., AAAI 2024).
 
     Retention is exp(-age / (time constant x strength)); a recall makes a memory stronger by one and young again.
-    Ours multiplies the similarity by the retention, where MemoryBank throws memories away by it.
+    Ours multiplies the similarity by the retention, where MemoryBank throws memories away by it. The first ``m`` are
+    what is recalled; it knows no citations, and what is found depends on what was asked before.
     """
-
-    learns = True
 
     def __init__(self, embedder: Embedder, m: int) -> None:
         super().__init__("round", lambda units: Dense(units, embedder))
@@ -59,7 +58,6 @@ class MemoryBank(UnitRetrieval):
         self.settings = {"time_constant": TIME_CONSTANT}
         self._strength: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
         self._since: dict[str, list[datetime]] = {}
-        self._recalled: tuple[str, list[int], datetime] | None = None
 
     def remember(self, conversations: Sequence[Conversation]) -> None:
         """See :class:`benchmarks.methods.Method`."""
@@ -76,16 +74,11 @@ class MemoryBank(UnitRetrieval):
         age = np.array([(now - at).total_seconds() for at in self._since[name]])
         retention = np.exp(-np.maximum(age, 0.0) / (TIME_CONSTANT * self._strength[name]))
         order = np.argsort(-self.pools[name].scores(question.text) * retention, kind="stable")[:k].tolist()
-        self._recalled = (name, order[: self._m], now)
-        return [self.pools[name].units[i] for i in order]
-
-    def learn(self, cited: tuple[int, ...]) -> None:
-        """What was recalled is strengthened, cited or not: MemoryBank knows no citations."""
-        assert self._recalled is not None
-        name, recalled, now = self._recalled
+        recalled = order[: self._m]
         self._strength[name][recalled] += 1.0
         for place in recalled:
             self._since[name][place] = max(now, self._since[name][place])
+        return [self.pools[name].units[i] for i in order]
 
 
 class LDAgent(UnitRetrieval):

@@ -134,3 +134,9 @@ def test_what_is_no_such_file_says_how_one_is_written(tmp_path, content, complai
         path.write_bytes(content)
     with pytest.raises(ValueError, match=rf"{complaint}.*the top of benchmarks/datasets/jsonl\.py"):
         jsonl.load(path)
+
+
+def test_half_a_character_is_told_with_its_line(tmp_path):
+    path = written(tmp_path / "own.jsonl", LINE, r'{"conversation": "m", "question": "a\ud800b"}')
+    with pytest.raises(ValueError, match=r"line 2: a text holds '\\ud800', half of a character"):
+        jsonl.load(path)

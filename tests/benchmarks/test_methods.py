@@ -1,5 +1,8 @@
 """Every method of the catalogue on a data set whose right rankings are known."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
 
@@ -116,12 +119,14 @@ def test_words_nobody_said_find_nothing_by_words():
 
 
 def test_memorybank_forgets_with_time_and_remembers_what_it_recalled():
+    later = replace(BEES, asked_at=datetime(2024, 12, 1, tzinfo=UTC))
     bank = MemoryBank(HashEmbedder(256), m=1)
     bank.remember([TALK])
     assert bank.find(TALK, BEES, 9)[0].turns[0].session_id == "s2"  # the newer of two that fit
-    strength = bank._strength[TALK.name].copy()
-    bank.learn(())
-    assert (bank._strength[TALK.name] - strength).sum() == 1.0
+    assert sorted(bank._strength[TALK.name])[-2:] == [1.0, 2.0]
+    bank.find(TALK, replace(CELLO, asked_at=later.asked_at), 9)
+    assert bank._since[TALK.name].count(later.asked_at) == 1  # what was recalled is young again
+    assert bank._strength[TALK.name].sum() == len(bank.pools[TALK.name].units) + 2
 
 
 def test_a_learner_sees_questions_in_the_seeds_order_and_the_same_seed_gives_the_same(method):

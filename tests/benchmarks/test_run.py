@@ -63,6 +63,9 @@ def test_what_was_run_is_not_run_again_and_other_settings_are(command, tmp_path,
         (["--dataset", "jsonl"], "--dataset jsonl needs --data FILE"),
         (["--dataset", "locomo", "--methods", "ragturn"], "there is no method 'ragturn'; there are no-history"),
         (["--dataset", "locomo", "--seeds", "a"], "--seeds is numbers with commas between them"),
+        (["--dataset", "locomo", "--conversations", "0"], "a number from 1; got 0"),
+        (["--dataset", "locomo", "--citation-recall", "5"], "a number from 0 to 1; got 5"),
+        (["--dataset", "locomo", "--topics", "llm"], "--topics llm needs --llm URL"),
     ],
 )
 def test_mistakes_in_options_are_told(options, complaint, capsys):
@@ -80,6 +83,41 @@ def test_a_missing_data_set_says_where_it_is_had(name, tmp_path):
 def test_topics_that_nobody_recorded_are_refused_in_one_sentence(command):
     with pytest.raises(SystemExit, match="no recorded facts; take --topics extractive"):
         command("--methods", "pr", "--topics", "recorded")
+
+
+def test_what_cannot_be_written_is_told_before_anything_runs(command, tmp_path):
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(SystemExit, match="Not a directory"):
+        command("--methods", "rag-turn")
+
+
+def test_again_runs_what_was_run(command, tmp_path, capsys):
+    command("--methods", "rag-turn")
+    command("--methods", "rag-turn", "--again")
+    assert "run before" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lines", [[LINE], [LINE | {"evidence": [[0, 0]]}]])
+def test_a_single_question(command, own, tmp_path, lines, capsys):
+    own.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if "evidence" not in lines[0]:
+        with pytest.raises(SystemExit, match="no question here names its evidence"):
+            command("--seeds", "0")
+        return
+    runs = command("--seeds", "0")
+    assert [r.question for r in runs["pretrained-turn.seed0.json"].first] == ["m 1"]
+    capsys.readouterr()
+    report.main(["--results", str(tmp_path / "results")])
+    assert "| Turns, pretrained | 1 |" in capsys.readouterr().out
+
+
+def test_runs_of_other_data_stand_in_tables_of_their_own(command, own, tmp_path, capsys):
+    command("--methods", "rag-turn")
+    own.write_text(json.dumps(LINE | {"evidence": [[1, 0]]}) + "\n")
+    command("--methods", "bm25-turn")
+    capsys.readouterr()
+    report.main(["--results", str(tmp_path / "results")])
+    assert capsys.readouterr().out.count("1. Main table") == 2
 
 
 def test_conversations_are_spread_over_the_file():
