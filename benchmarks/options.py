@@ -36,10 +36,16 @@ def parser_with(about: str | None, *, methods: str, llm: str) -> argparse.Argume
         methods: Which methods it runs when none are named.
         llm: What a language model is for.
     """
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    width = max(map(len, CATALOGUE))
+    names = "\n".join(f"  {name:{width}}  {entry.label}" for name, entry in CATALOGUE.items())
+    parser = argparse.ArgumentParser(
+        description=about, epilog=f"methods:\n{names}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dataset", required=True, choices=sorted(SOURCES))
     parser.add_argument("--data", type=Path, metavar="PATH", help="the file or folder of the data set")
-    parser.add_argument("--methods", default=methods, metavar="NAME,...|all", help=f"of: {', '.join(CATALOGUE)}")
+    parser.add_argument(
+        "--methods", default=methods, metavar="NAME,...|all", help="of those below; default: %(default)s"
+    )
     parser.add_argument(
         "--topics",
         choices=TOPICS,

@@ -21,7 +21,7 @@ class Screen:
 
     def say(self, text: str) -> None:
         """A line."""
-        self._out.print(f"[dim]{text}[/dim]")
+        self._out.print(f"[dim]{text}[/dim]", soft_wrap=True)
 
     def before(self, name: str, made: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         """That something was run before, and with which code."""
@@ -33,7 +33,9 @@ class Screen:
         rows = [r.at(5).coverage for r in run.first if r.evidence and not r.abstains]
         mean = f"{sum(rows) / len(rows):.3f}" if rows else "no evidence"
         how = ", learning from simulated citations" if run.again else ""
-        self._out.print(f"{name}: R@5 {mean} over {len(rows)} questions{how}, {run.made['seconds']:.0f} s")
+        self._out.print(
+            f"{name}: R@5 {mean} over {len(rows)} questions{how}, {run.made['seconds']:.0f} s", soft_wrap=True
+        )
 
     def track(self, items: Sequence[T], what: str) -> Iterable[T]:
         """Go through items behind a progress bar."""

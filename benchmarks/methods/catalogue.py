@@ -139,11 +139,13 @@ CATALOGUE: dict[str, Entry] = {
     "rmm-prior": Entry("RMM, our default, before it learns", _rmm(RMMConfig(), learns=False), topics=True),
     "rmm": Entry("RMM, our default", _rmm(RMMConfig()), topics=True, seeded=True),
     # K and M
-    "pr-rr-wide": Entry("RMM: topics, dense, learned", _rmm(replace(_TOPICS, **_WIDE)), m=10, topics=True, seeded=True),
-    "rmm-paper-wide": Entry(
-        "RMM, the paper to the letter", _rmm(RMMConfig.paper(**_WIDE)), m=10, topics=True, seeded=True
+    "pr-rr-wide": Entry(
+        "RMM: topics, dense, learned, K = 50, M = 10", _rmm(replace(_TOPICS, **_WIDE)), m=10, topics=True, seeded=True
     ),
-    "rmm-wide": Entry("RMM, our default", _rmm(RMMConfig(**_WIDE)), m=10, topics=True, seeded=True),
+    "rmm-paper-wide": Entry(
+        "RMM, the paper to the letter, K = 50, M = 10", _rmm(RMMConfig.paper(**_WIDE)), m=10, topics=True, seeded=True
+    ),
+    "rmm-wide": Entry("RMM, our default, K = 50, M = 10", _rmm(RMMConfig(**_WIDE)), m=10, topics=True, seeded=True),
     # offline pretraining
     "pretrained-turn": Entry("Turns, pretrained", _pretrained("turn"), seeded=True),
     "pretrained-session": Entry("Sessions, pretrained", _pretrained("session"), seeded=True),
