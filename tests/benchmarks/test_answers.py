@@ -155,7 +155,7 @@ def test_what_was_answered_is_not_answered_again(command, tmp_path, llm, capsys)
     kept, asked = path.read_text(), len(llm.history)
     assert asked == 6  # three answers, three verdicts
     command("--methods", "rag-turn")
-    assert "answered before" in capsys.readouterr().err
+    assert "run before" in capsys.readouterr().err
     assert path.read_text() == kept
     command("--methods", "rag-turn", "--seed", "1")
     assert "answered before" not in capsys.readouterr().err
