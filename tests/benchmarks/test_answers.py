@@ -158,7 +158,7 @@ def test_what_was_answered_is_not_answered_again(command, tmp_path, llm, capsys)
     assert "run before" in capsys.readouterr().err
     assert path.read_text() == kept
     command("--methods", "rag-turn", "--seed", "1")
-    assert "answered before" not in capsys.readouterr().err
+    assert "run before" not in capsys.readouterr().err
     assert AnswerRun.load(path).about["seed"] == 1
     assert len(llm.history) == asked  # the replies were kept
     command("--methods", "rag-turn", "--seed", "1", "--model", "other", "--llm", "http://x/v1")

@@ -326,3 +326,19 @@ def test_where_nothing_can_be_trained_on_the_weights_are_those_of_the_start(unto
     assert not weights.w_q.any()
     assert not weights.w_m.any()
     assert trained_on == frozenset()
+
+
+def test_a_run_on_shuffled_labels_gives_chance(make):
+    talk = misled(40)
+    method = make("rag-turn", talk)
+    places = [f.turns[0] for f in turns(talk)]
+    rng = np.random.default_rng(0)
+    coverage = []
+    for _ in range(25):
+        drawn = [frozenset({places[rng.integers(len(places))]}) for _ in talk.questions]
+        questions = tuple(replace(q, evidence=e) for q, e in zip(talk.questions, drawn, strict=True))
+        rows, _ = run(method, replace(talk, questions=questions))
+        coverage += [row.at(5).coverage for row in rows]
+    assert len(coverage) == 1000
+    assert np.mean(coverage) == pytest.approx(5 / len(places), abs=0.02)
+    assert np.mean([row.at(5).coverage for row in run(method, talk)[0]]) > 0.9  # and with the right ones it is not
