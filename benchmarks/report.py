@@ -18,6 +18,7 @@ from benchmarks.methods.catalogue import CATALOGUE
 from benchmarks.options import PUBLISHED
 from benchmarks.plots import learning_curves
 from benchmarks.records import Run
+from benchmarks.reproduced import reproduction_table
 from benchmarks.scores import Results
 from benchmarks.tables import DataSet
 
@@ -32,11 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         if options.results is not None:
-            print(of_folder(options.results) or f"no runs in {options.results}")
+            print(all_tables(options.results, data_sets(options.results)) or f"no runs in {options.results}")
             return
+        found = data_sets(PUBLISHED)
         for name, page in PAGES.items():
-            page.write_text(filled(page.read_text(encoding="utf-8"), name, generated(name)), encoding="utf-8")
-        for d in (d for d in data_sets(PUBLISHED) if d.whole):
+            page.write_text(filled(page.read_text(encoding="utf-8"), name, generated(name, found)), encoding="utf-8")
+        for d in (d for d in found if d.whole):
             learning_curves(curves(d), HERE / "plots" / f"{d.name}.svg")
     except ValueError as error:
         sys.exit(str(error))
@@ -57,24 +59,27 @@ def data_sets(folder: Path) -> list[DataSet]:
     return found
 
 
-def generated(name: str) -> str:
+def generated(name: str, found: Sequence[DataSet]) -> str:
     """What a page holds of the committed results, anew.
 
     Args:
         name: Which page, as PAGES calls it.
+        found: The committed results.
     """
     if name == "results":
-        return "\n\n".join(map(tables.summary, data_sets(PUBLISHED)))
-    return of_folder(PUBLISHED, plots=True)
+        return "\n\n".join(map(tables.summary, found))
+    return all_tables(PUBLISHED, found, plots=True)
 
 
-def of_folder(folder: Path, *, plots: bool = False) -> str:
+def all_tables(folder: Path, found: Sequence[DataSet], *, plots: bool = False) -> str:
     """All tables of a folder: what was found, then what was answered.
 
     Args:
+        folder: Where the answers are.
+        found: The results in it.
         plots: Whether the learning curves are shown, which are drawn for the page alone.
     """
-    parts = [of_data_set(d, plots=plots) for d in data_sets(folder)]
+    parts = [of_data_set(d, plots=plots) for d in found]
     answered = {source.name: of_answers(folder, name) for name, source in SOURCES.items()}
     return "\n\n".join(parts + [f"## {title}, answers\n\n{text}" for title, text in answered.items() if text])
 
@@ -91,7 +96,7 @@ def of_data_set(d: DataSet, *, plots: bool = False) -> str:
         ("6. Offline pretraining", tables.pretraining_table, False),
         ("7. Learning curve", tables.curve_table, False),
         ("9. By type of question", tables.kinds_table, False),
-        ("What was reported elsewhere", tables.reproduction_table, False),
+        ("What was reported elsewhere", reproduction_table, False),
     ):
         content = table(d) if of_topics or d.whole else ""
         if content:
@@ -103,11 +108,7 @@ def of_data_set(d: DataSet, *, plots: bool = False) -> str:
 
 def curves(d: DataSet) -> dict[str, Sequence[Run]]:
     """The runs that learned, by what the plot calls them."""
-    return {
-        CATALOGUE[name].label: d.results.runs[d.key(name)]
-        for name in ("rr", "pr-rr", "rmm-paper", "rmm")
-        if d.has(name)
-    }
+    return {CATALOGUE[name].label: d.results.runs[d.key(name)] for name in tables.CURVES if d.has(name)}
 
 
 def filled(page: str, name: str, content: str) -> str:

@@ -111,8 +111,8 @@ _OWN = ("m", "seed", "settings", "topics", "extracted_by")  # what runs of one t
 
 
 def _but_seed(about: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {k: v for k, v in about["settings"].items() if k not in ("seed", "pretraining")}
-    return {k: v for k, v in about.items() if k != "seed"} | {"settings": settings}
+    """All of it but the seed, which settings within it name too."""
+    return {k: _but_seed(v) if isinstance(v, dict) else v for k, v in about.items() if k != "seed"}
 
 
 WINDOW = 100

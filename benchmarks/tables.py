@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks import paper
 from benchmarks.methods.catalogue import CATALOGUE
 from benchmarks.metrics import Difference
-from benchmarks.records import Phase, Row
-from benchmarks.scores import WINDOW, Measure, Results, answerable, cited_share, compared, mean, with_evidence
+from benchmarks.records import Phase
+from benchmarks.scores import WINDOW, Measure, Results, answerable, cited_share, compared, mean
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def summary(d: DataSet) -> str:
         if d.has(name) and (d.whole or CATALOGUE[name].topics):
             key = d.key(name)
             figures = (mean(d.results.scores(key, m, phase=phase)) for m in MEASURES)
-            words = mean(d.results.means(key, _words, phase=phase))
-            rows.append([label, *map(share, figures), f"{words:.0f}"])
+            _, words = turns_and_words(d, key, phase)
+            rows.append([label, *map(share, figures), words])
     head = (f"{d.title}, {d.topics} topics", "R@5", "any@5", "all@5", "words shown")
     verdicts: dict[str, list[str]] = {}
     for claim, gap in claims(d):
@@ -156,18 +156,16 @@ def main_table(d: DataSet) -> str:
                 ("all", 5, "session"),
             )
         ]
-        turns, words = (mean(d.results.means(key, of)) for of in (_turns, _words))
         told = [percent(reported.get(name))] * bool(reported)
-        rows.append([CATALOGUE[name].label, *map(share, figures), f"{turns:.1f}", f"{words:.0f}", *told])
+        rows.append([CATALOGUE[name].label, *map(share, figures), *turns_and_words(d, key), *told])
     return markdown(head, rows)
 
 
-def _turns(row: Row) -> float:
-    return row.turns
-
-
-def _words(row: Row) -> float:
-    return row.words
+def turns_and_words(d: DataSet, key: str, phase: Phase = "first") -> tuple[str, str]:
+    """How many turns are shown to a question, and how many words these have; means."""
+    turns = mean(d.results.means(key, lambda row: row.turns, phase=phase))
+    words = mean(d.results.means(key, lambda row: row.words, phase=phase))
+    return f"{turns:.1f}", f"{words:.0f}"
 
 
 def ablation_table(d: DataSet) -> str:
@@ -194,7 +192,7 @@ def ablation_table(d: DataSet) -> str:
         first = d.results.scores(key)
         again = share(mean(d.results.scores(key, phase="again"))) if d.results.runs[key][0].again else "-"
         gain = signed(compared(first, base)) if base and name != "rag-turn" else "-"
-        words = f"{mean(d.results.means(key, _words)):.0f}"
+        _, words = turns_and_words(d, key)
         rows.append(
             [CATALOGUE[name].label, share(mean(first)), again, gain, words, percent(paper.ABLATION_R5.get(name))]
         )
@@ -247,8 +245,7 @@ def granularity_table(d: DataSet) -> str:
                 CATALOGUE[name].label,
                 share(mean(d.results.scores(key))),
                 share(mean(d.results.scores(key, "any"))),
-                f"{mean(d.results.means(key, _turns)):.1f}",
-                f"{mean(d.results.means(key, _words)):.0f}",
+                *turns_and_words(d, key),
                 percent(paper.GRANULARITY_R5.get(name)),
             ]
         )
@@ -340,79 +337,3 @@ def kinds_table(d: DataSet) -> str:
         scores = d.results.scores(d.key(name))
         rows.append([CATALOGUE[name].label, *(share(mean(scores, frozenset(kinds[k]))) for k in sorted(kinds))])
     return markdown(("R@5", *(f"{k} ({len(kinds[k])})" for k in sorted(kinds))), rows)
-
-
-def reproduction_table(d: DataSet) -> str:
-    """What others, or our own prototype, reported, and what comes out here."""
-    rows = _REPRODUCED[d.name](d) if d.name in _REPRODUCED else ()
-    table = markdown(("figure", "reported", "here", "n"), [list(r) for r in rows])
-    return f"{table}\n\n{_STEMMED}" if "*" in table else table
-
-
-_STEMMED = (
-    "Reported on all questions (n = 419), with * on these 200 without stemming; ours stems. In brackets: questions "
-    "whose evidence the assistant said count as missed."
-)
-
-
-def _locomo_reproduced(d: DataSet) -> Sequence[tuple[str, str, str, str]]:
-    if not d.has("rag-turn", "rag-fact", "bm25-turn", "blend-turn"):
-        return ()
-    covered = d.results.questions("rag-fact", lambda row: answerable(row) and row.reachable > 0)
-    turns, facts = d.results.scores("rag-turn"), d.results.scores("rag-fact")
-    found = [
-        ("turns, dense: R@5", "0.362", share(mean(turns)), str(len(turns))),
-        (
-            "facts, dense: R@5 of questions that some fact covers",
-            "0.638",
-            share(mean(facts, covered)),
-            str(len(covered)),
-        ),
-    ]
-    for label, name, reported in (("BM25", "bm25-turn", "0.55"), ("min-max blend", "blend-turn", "0.59")):
-        scores = d.results.scores(name, "any", asked=with_evidence)
-        found.append(
-            (f"turns, {label}: any@5, adversarial ones included", reported, share(mean(scores)), str(len(scores)))
-        )
-    return found
-
-
-def _longmemeval_reproduced(d: DataSet) -> Sequence[tuple[str, str, str, str]]:
-    found = []
-    for label, name, level, reported in (
-        ("sessions, dense", "rag-session", "session", "0.852"),
-        ("sessions by their best turn, dense", "turn-max", "session", "-"),
-        ("sessions, BM25", "bm25-session", "session", "0.765*"),
-        ("sessions, BM25 without question words", "bm25-content-session", "session", "-"),
-        ("sessions, hybrid", "blend-session", "session", "0.876"),
-        ("turns, dense", "rag-turn", "turn", "0.511"),
-        ("turns, BM25", "bm25-turn", "turn", "0.580*"),
-        ("turns, BM25 without question words", "bm25-content-turn", "turn", "-"),
-        ("turns, hybrid", "blend-turn", "turn", "0.668"),
-        ("turns, our prior", "prior-turn", "turn", "-"),
-        ("turns, our prior, learned", "rr-prior", "turn", "-"),
-    ):
-        if d.has(name):
-            narrow = d.results.scores(name, "all", level=level)
-            strict = d.results.means(
-                name, lambda row, level=level: row.at(5, level).all if row.evidence else 0.0, asked=_not_abstaining
-            )
-            found.append(
-                (
-                    f"{label}: recall_all@5",
-                    reported,
-                    f"{share(mean(narrow))} ({share(mean(strict))})",
-                    f"{len(narrow)} ({len(strict)})",
-                )
-            )
-    return found
-
-
-def _not_abstaining(row: Row) -> bool:
-    return not row.abstains
-
-
-_REPRODUCED: Mapping[str, Callable[[DataSet], Sequence[tuple[str, str, str, str]]]] = {
-    "locomo": _locomo_reproduced,
-    "longmemeval": _longmemeval_reproduced,
-}

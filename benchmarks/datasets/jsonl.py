@@ -81,7 +81,7 @@ def _parsed(line: str) -> Any:
 def _fields(value: Any, what: str, known: Sequence[str]) -> dict[str, Any]:
     """An object that has no other fields than the known ones."""
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is an object with {_listed(known)}; got {reprlib.repr(value)}")  # noqa: TRY004 -- of a file
+        raise ValueError(f"{what} is an object with {_listed(known)}; got {reprlib.repr(value)}")  # noqa: TRY004 -- the file's fault
     for name in value:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)

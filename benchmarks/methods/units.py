@@ -180,8 +180,13 @@ class UnitRetrieval:
 class TurnMax(UnitRetrieval):
     """Sessions, each scored as the best of its turns."""
 
+    def remember(self, conversations: Sequence[Conversation]) -> None:
+        """See :class:`benchmarks.methods.Method`."""
+        super().remember(conversations)
+        self._whole = {c.name: {u.turns[0].session_id: u for u in sessions(c)} for c in conversations}
+
     def find(self, conversation: Conversation, question: Question, k: int) -> Sequence[Found]:
         """See :class:`benchmarks.methods.Method`."""
-        whole = {u.turns[0].session_id: u for u in sessions(conversation)}
+        whole = self._whole[conversation.name]
         order = dict.fromkeys(u.turns[0].session_id for u in self.ranked(conversation, question))
         return [whole[s] for s in order][:k]
