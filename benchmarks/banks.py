@@ -110,9 +110,16 @@ _NOTHING = RecordedReflector(())
 def _code() -> str:
     """All that can change what a bank holds, hashed: the core, and how data sets are read and put in."""
     here = Path(__file__).parent
-    sources = [*Path(rmm_core.__file__).parent.rglob("*.py"), *(here / "datasets").glob("*.py")]
+    core = [path for path in Path(rmm_core.__file__).parent.rglob("*.py") if path.stem not in _RANKS]
+    sources = [*core, *(here / "datasets").glob("*.py")]
     sources += [here / "banks.py", here / "reflectors.py"]
     return hashlib.blake2b(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()
+
+
+_RANKS = frozenset(
+    "_asked _index _traits features guard learned learning regression reranker retrospective scoring trainer".split()
+)
+"""Files of the core that only read what a bank holds."""
 
 
 def _remember(memory: ReflectiveMemory, conversation: Conversation, path: Path) -> None:

@@ -27,7 +27,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from rmm_core import Memory, Message, ReflectiveMemory, RMMConfig, Session, TurnRef
+from rmm_core import FeatureWeights, Memory, Message, ReflectiveMemory, RMMConfig, Session, TurnRef
+from rmm_core.features import FEATURES
 from rmm_core.protocols import BankChange, Entry
 from rmm_core.reranker import Reranker, Weights
 from rmm_core.stopwords import STOP_WORDS
@@ -100,13 +101,12 @@ def import_cost() -> dict[str, Any]:
 
 
 def rerank(rng: np.random.Generator, repeat: int) -> dict[str, float]:
-    """Ranking 50 candidates, against the matrix-vector product and the 50 dot products alone."""
+    """Ranking 50 candidates, against a matrix-vector product and the 50 dot products alone."""
     small = rng.normal(size=(2, WIDTH, WIDTH)).astype(np.float32) * 0.01
-    reranker = Reranker(Weights(small[0], small[1], np.asarray([0.4, 0.7, 0.1], np.float32)), 10.0)
+    reranker = Reranker(Weights(small[0], small[1], FeatureWeights().row()), 10.0)
     query, rows = unit(rng, 1)[0], unit(rng, 50)
-    features = rng.random((50, 3)).astype(np.float32)
-    folded = reranker.folded
-    bare, ours = medians(repeat, lambda: rows @ (folded @ query), lambda: reranker.rank(query, rows, features))
+    features = rng.random((50, len(FEATURES))).astype(np.float32)
+    bare, ours = medians(repeat, lambda: rows @ (small[0] @ query), lambda: reranker.rank(query, rows, features))
     return {"bare_us": bare * 1e6, "ours_us": ours * 1e6, "ratio": ours / bare}
 
 
@@ -202,7 +202,7 @@ def learning(memory: ReflectiveMemory, queries: list[str]) -> dict[str, float]:
     """One update of four answers; nothing of it happens during recall, all of it after the answer."""
     size = memory.config.batch_size
     memory.feedback(memory.recall(USER, queries[0]), "[1]")
-    for query in queries[1:size]:  # the first update loads torch
+    for query in queries[1:size]:
         memory.feedback(memory.recall(USER, query), "[1]")
     taken = []
     for i in range(8 * size):

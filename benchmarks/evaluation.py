@@ -24,6 +24,56 @@ Asked: TypeAlias = tuple[Conversation, Question]
 Track: TypeAlias = Callable[[Sequence[Asked], str], Iterable[Asked]]
 
 
+Citer: TypeAlias = Callable[[Sequence[bool]], tuple[int, ...]]
+"""From which of the things shown cover evidence to the numbers cited, from 1."""
+
+
+class Examiner:
+    """Asks a method questions about the conversations it is made to remember here.
+
+    Args:
+        method: What is examined.
+        conversations: What it remembers.
+        m: How many things are shown.
+    """
+
+    def __init__(self, method: Method, conversations: Sequence[Conversation], m: int) -> None:
+        method.remember(conversations)
+        self._method = method
+        self._m = m
+        self._reachable = {c.name: method.reachable(c) for c in conversations}
+        self._words = {c.name: _words(c) for c in conversations}
+        self.asked: list[Asked] = [(c, q) for c in conversations for q in c.questions if q.id not in method.trained_on]
+
+    def ask(self, conversation: Conversation, question: Question, citer: Citer | None = None) -> Row:
+        """What comes up for a question; the method learns from what ``citer`` cites of it, afterwards."""
+        found = self._method.find(conversation, question, max(POOL, self._m))
+        shown = found[: self._m]
+        useful = [not question.evidence.isdisjoint(f.turns) for f in shown]
+        cited: tuple[int, ...] = ()
+        if citer and shown and question.evidence and not question.abstains:  # of the others no citation can be told
+            cited = citer(useful)
+            self._method.learn(cited)
+        covers = [f.covers for f in found]
+        sessions = frozenset(ref.session_id for ref in question.evidence)
+        held = {ref for f in shown for ref in f.turns}
+        return Row(
+            question=question.id,
+            kind=question.kind,
+            abstains=question.abstains,
+            evidence=len(question.evidence),
+            reachable=len(question.evidence & self._reachable[conversation.name]),
+            gains=gains(covers, question.evidence, DEPTH),
+            sessions=len(sessions),
+            session_gains=gains(of_sessions(covers), sessions, DEPTH),
+            turns=len(held),
+            words=sum(self._words[conversation.name][ref] for ref in held),
+            shown=len(shown),
+            useful=sum(useful),
+            cited=len(cited),
+        )
+
+
 def evaluate(
     method: Method,
     conversations: Sequence[Conversation],
@@ -42,44 +92,14 @@ def evaluate(
         citations: What stands in for a citing model.
         track: Wraps the questions, for a progress bar.
     """
-    method.remember(conversations)
-    reachable = {c.name: method.reachable(c) for c in conversations}
-    words = {c.name: _words(c) for c in conversations}
-    asked = [(c, q) for c in conversations for q in c.questions if q.id not in method.trained_on]
+    examiner = Examiner(method, conversations, m)
     rng = np.random.default_rng(seed)
-    simulated = citations(rng)
+    citer = citations(rng).cited if method.learns else None
+    asked = examiner.asked
     if method.learns:
         asked = [asked[i] for i in rng.permutation(len(asked))]
-
-    def ask(conversation: Conversation, question: Question, learn: bool) -> Row:
-        found = method.find(conversation, question, max(POOL, m))
-        shown = found[:m]
-        useful = [not question.evidence.isdisjoint(f.turns) for f in shown]
-        cited: tuple[int, ...] = ()
-        if learn and shown and question.evidence and not question.abstains:  # of the others no citation can be told
-            cited = simulated.cited(useful)
-            method.learn(cited)
-        covers = [f.covers for f in found]
-        sessions = frozenset(ref.session_id for ref in question.evidence)
-        held = {ref for f in shown for ref in f.turns}
-        return Row(
-            question=question.id,
-            kind=question.kind,
-            abstains=question.abstains,
-            evidence=len(question.evidence),
-            reachable=len(question.evidence & reachable[conversation.name]),
-            gains=gains(covers, question.evidence, DEPTH),
-            sessions=len(sessions),
-            session_gains=gains(of_sessions(covers), sessions, DEPTH),
-            turns=len(held),
-            words=sum(words[conversation.name][ref] for ref in held),
-            shown=len(shown),
-            useful=sum(useful),
-            cited=len(cited),
-        )
-
-    first = [ask(c, q, method.learns) for c, q in track(asked, "Asking")]
-    again = [ask(c, q, False) for c, q in track(asked, "Asking again")] if method.learns else []
+    first = [examiner.ask(c, q, citer) for c, q in track(asked, "Asking")]
+    again = [examiner.ask(c, q) for c, q in track(asked, "Asking again")] if method.learns else []
     return first, again
 
 

@@ -1,4 +1,4 @@
-"""The tables of all runs: writes benchmarks/README.md, its plots, and the results in the README.
+"""The tables of all runs: writes benchmarks/README.md and LEARNER.md, their plots, and the results in the README.
 
 python -m benchmarks.report                     after benchmarks.run
 python -m benchmarks.report --results FOLDER    tables of other runs, printed
@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import tables
 from benchmarks.answer_tables import of_answers
 from benchmarks.datasets.sources import SOURCES
+from benchmarks.learner import page as learner
 from benchmarks.methods.catalogue import CATALOGUE
 from benchmarks.options import PUBLISHED
 from benchmarks.plots import learning_curves
@@ -23,7 +24,7 @@ from benchmarks.scores import Results
 from benchmarks.tables import DataSet
 
 HERE = Path(__file__).parent
-PAGES = {"tables": HERE / "README.md", "results": HERE.parent / "README.md"}
+PAGES = {"tables": HERE / "README.md", "results": HERE.parent / "README.md", "learner": HERE / "LEARNER.md"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             page.write_text(filled(page.read_text(encoding="utf-8"), name, generated(name, found)), encoding="utf-8")
         for d in (d for d in found if d.whole):
             learning_curves(curves(d), HERE / "plots" / f"{d.name}.svg")
+        learner.harm_plot(learner.loaded(PUBLISHED / "learner"), HERE / "plots" / "learner.svg")
     except ValueError as error:
         sys.exit(str(error))
 
@@ -66,6 +68,8 @@ def generated(name: str, found: Sequence[DataSet]) -> str:
         name: Which page, as PAGES calls it.
         found: The committed results.
     """
+    if name == "learner":
+        return learner.page(learner.loaded(PUBLISHED / "learner"))
     if name == "results":
         return "\n\n".join(map(tables.summary, found))
     return all_tables(PUBLISHED, found, plots=True)

@@ -118,12 +118,12 @@ class Screen:
             question, before, after = report.moved
             rise = f"its evidence rose from place {before} to place {after}"
             self._out.print(f"  [b]{escape(question.text)}[/b] {rise}.")
-        status = memory.status(USER)
+        learner = memory.status(USER).learner
         self._out.print(
             f"  [dim]R@{m}: share of the evidence turns that the {m} memories shown rest on; they hold "
             f"{report.turns:.1f} turns together. MRR: one over the place of the first that does.\n"
             f"  The citations that train are simulated: a memory with evidence is cited in 91.1 % of cases, another "
-            f"in 5 %, the paper's rates.\n  {status.updates} updates; the {status.ranking} ranking serves.[/dim]\n"
+            f"in 5 %, the paper's rates.\n  {learner.updates} updates; the {learner.ranking} ranking serves.[/dim]\n"
         )
 
     def overview(self, reports: Sequence[Report]) -> None:

@@ -69,4 +69,4 @@ def bank(memory: ReflectiveMemory, user_id: str) -> None:
         print(textwrap.fill(kept.summary, _WIDTH, initial_indent="  - ", subsequent_indent="    "))
     status = memory.status(user_id)
     print(f"\n  sessions: {len(status.sessions)}, turns: {status.turns}, ", end="")
-    print(f"updates of the reranker by citations, of all users together: {status.updates}")
+    print(f"updates of the reranker by citations, of all users together: {status.learner.updates}")

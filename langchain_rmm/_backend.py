@@ -16,8 +16,16 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_rmm._convert import text_of
-from rmm_core import LLM, ConfigError, Embedder, MissingDependencyError, ReflectionReport, ReflectiveMemory, RMMConfig
-from rmm_core import memory as memories
+from rmm_core import (
+    LLM,
+    ConfigError,
+    Embedder,
+    MissingDependencyError,
+    ReflectionReport,
+    ReflectiveMemory,
+    RMMConfig,
+    inputs,
+)
 from rmm_core.types import Matrix
 
 # Reflection often runs inside of somebody's agent: its tokens are not for the user's screen.
@@ -116,8 +124,8 @@ def open_memory(
 
 
 def checked_memory(memory: Any) -> ReflectiveMemory:
-    """See :func:`rmm_core.memory.checked_memory`."""
-    return memories.checked_memory(memory, "langchain_rmm.open_memory")
+    """See :func:`rmm_core.inputs.checked_memory`."""
+    return inputs.checked_memory(memory, "langchain_rmm.open_memory")
 
 
 def _as_llm(model: Any) -> LLM:

@@ -17,8 +17,7 @@ from pydantic import BeforeValidator, Field
 
 from llamaindex_rmm._convert import text_of
 from llamaindex_rmm._registry import register
-from rmm_core import LLM, ConfigError, Embedder, ReflectionReport, ReflectiveMemory, RMMConfig
-from rmm_core import memory as memories
+from rmm_core import LLM, ConfigError, Embedder, ReflectionReport, ReflectiveMemory, RMMConfig, inputs
 from rmm_core.types import Matrix
 
 
@@ -96,8 +95,8 @@ def open_memory(
 
 
 def checked_memory(memory: Any) -> ReflectiveMemory:
-    """See :func:`rmm_core.memory.checked_memory`."""
-    return memories.checked_memory(memory, "llamaindex_rmm.open_memory")
+    """See :func:`rmm_core.inputs.checked_memory`."""
+    return inputs.checked_memory(memory, "llamaindex_rmm.open_memory")
 
 
 MemoryField = Annotated[ReflectiveMemory, BeforeValidator(checked_memory), Field(repr=False, exclude=True)]

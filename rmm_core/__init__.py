@@ -21,6 +21,7 @@ from rmm_core.errors import (
     StoreClosedError,
     StoreError,
 )
+from rmm_core.features import FeatureWeights
 from rmm_core.memory import ReflectiveMemory
 from rmm_core.protocols import LLM, Embedder, MemoryStore, Reflector
 from rmm_core.recall import Answer, Recall
@@ -28,6 +29,7 @@ from rmm_core.types import (
     Attachment,
     Candidate,
     Citations,
+    LearnerStatus,
     Memory,
     Message,
     ReflectionReport,
@@ -51,8 +53,10 @@ __all__ = [
     "DimensionError",
     "Embedder",
     "EmbedderError",
+    "FeatureWeights",
     "InputError",
     "LLMError",
+    "LearnerStatus",
     "Memory",
     "MemoryStore",
     "Message",

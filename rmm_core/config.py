@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, field, fields
 from typing import Any, Literal, Self
 
 from rmm_core.errors import ConfigError
+from rmm_core.features import FeatureWeights
 from rmm_core.types import Role
 
 
@@ -21,12 +22,11 @@ class RMMConfig:
     Retrieval:
         top_k: K, how many each list of candidates brings to the reranker.
         top_m: M, how many memories the model is shown.
-        lexical: Whether candidates also come from, and are scored by, the words they share
-            with the query. Off in the paper.
-        own_weight, window_weight, session_weight: Where the weights of the lexical features
-            start, in units of cosine similarity. They are learned.
+        features: Whether candidates also come from, and are scored by, what is known beside their embeddings: words
+            they share with the query, what stands around them, what earlier answers cited. Off in the paper.
+        prior: What each of these counts before anything is learned, in units of cosine similarity.
         floor: Candidates scoring below this are not shown at all; None shows the best M
-            whatever they score. In units of cosine similarity plus weighted lexical features.
+            whatever they score. In units of cosine similarity plus weighted features.
         prompt_tokens: Budget of the memory block, at four characters a token; the lowest
             ranked memories are left out until it fits. None sets no bound.
 
@@ -36,13 +36,16 @@ class RMMConfig:
         serving: ``"greedy"`` shows the best M; ``"sampled"`` draws them with Gumbel noise (eq. 2).
         temperature: tau of the selection probabilities.
         baseline: b of eq. 3.
-        estimator: ``"contrast"``: cited against shown and not cited. ``"listwise"``: likelihood of the cited
-            under a softmax. ``"reinforce"``: eq. 3.
-        learning_rate: Step for the two matrices.
-        feature_learning_rate: Step for the lexical weights.
+        estimator: How the two matrices learn. ``"contrast"``: cited against shown and not cited. ``"listwise"``:
+            likelihood of the cited under a softmax over the shown. ``"reinforce"``: eq. 3.
+        learning_rate: Step for the two matrices. 0 leaves them out: a learner is 5 kB then, and not 2 d² floats.
+        ridge: How much answers must say before the weights of the features move; see :mod:`rmm_core.regression`.
+        forget: Share by which the weight of all earlier answers shrinks with every answer.
         batch_size: Answers per update.
-        anchor: Share by which every update also pulls the weights back to where they started.
-        guard: Whether the prior ranking serves while the learned one is measurably worse.
+        anchor: Share by which every update also pulls the matrices back to zero.
+        guard: Whether the prior ranking serves unless citations can be believed and the learned one does not lose.
+        duels: Share of the answers before which the two rankings, where they disagree on what to show, share the
+            places by the toss of a coin. It is how the guard learns which of them is better.
         learner_scope: ``"store"``: all users of a store train one reranker. ``"user"``: each
             user has their own, and nobody's citations move anybody else's ranking.
         attribution: What an answer without any marker means. ``"markers"``: nothing is learned.
@@ -74,10 +77,8 @@ class RMMConfig:
 
     top_k: int = 20
     top_m: int = 5
-    lexical: bool = True
-    own_weight: float = 0.4
-    window_weight: float = 0.7
-    session_weight: float = 0.1
+    features: bool = True
+    prior: FeatureWeights = field(default_factory=FeatureWeights)
     floor: float | None = None
     prompt_tokens: int | None = 4000
 
@@ -87,10 +88,12 @@ class RMMConfig:
     baseline: float = 0.5
     estimator: Literal["contrast", "listwise", "reinforce"] = "contrast"
     learning_rate: float = 0.01
-    feature_learning_rate: float = 3e-4
+    ridge: float = 3.0
+    forget: float = 1e-3
     batch_size: int = 4
     anchor: float = 1e-3
     guard: bool = True
+    duels: float = 0.1
     learner_scope: Literal["store", "user"] = "store"
     attribution: Literal["auto", "markers", "overlap"] = "auto"
 
@@ -132,9 +135,11 @@ class RMMConfig:
                 raise ConfigError(f"{name} must be {rule}; got {value!r}")
         if not isinstance(self.speakers, tuple) or not {*self.speakers} <= {"user", "agent"} or not self.speakers:
             raise ConfigError(f"speakers is a tuple that holds 'user', 'agent' or both; got {self.speakers!r}")
-        for name in ("lexical", "guard", "unfiled"):
+        for name in ("features", "guard", "unfiled"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} is True or False; got {getattr(self, name)!r}")
+        if not isinstance(self.prior, FeatureWeights) or not all(map(_finite, astuple(self.prior))):
+            raise ConfigError(f"prior is FeatureWeights(...) of finite numbers; got {self.prior!r}")
         if self.piece_turns is not None and self.piece_overlap >= self.piece_turns:
             raise ConfigError(f"piece_overlap ({self.piece_overlap}) must be below piece_turns ({self.piece_turns})")
         if self.top_m > self.top_k:
@@ -146,7 +151,7 @@ class RMMConfig:
         settings: dict[str, Any] = {
             "top_k": 20,
             "top_m": 5,
-            "lexical": False,
+            "features": False,
             "prompt_tokens": None,
             "logit_scale": 1.0,
             "serving": "sampled",
@@ -215,13 +220,12 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("baseline", "a finite number", _finite),
     ("seed", "a whole number of at least 0", lambda v: isinstance(v, int) and v >= 0),
     ("cache_bytes", "a finite number of at least 0", _at_least_0),
-    ("own_weight", "a finite number of at least 0", _at_least_0),
-    ("window_weight", "a finite number of at least 0", _at_least_0),
-    ("session_weight", "a finite number of at least 0", _at_least_0),
     ("logit_scale", "a finite number above 0", _above_0),
     ("temperature", "a finite number above 0", _above_0),
     ("learning_rate", "a finite number of at least 0", _at_least_0),
-    ("feature_learning_rate", "a finite number of at least 0", _at_least_0),
-    ("anchor", "between 0 and 1", lambda v: 0 <= v < 1),
+    ("ridge", "a finite number above 0", _above_0),
+    ("forget", "at least 0 and below 1", lambda v: 0 <= v < 1),
+    ("anchor", "at least 0 and below 1", lambda v: 0 <= v < 1),
+    ("duels", "between 0 and 1", lambda v: 0 <= v <= 1),
     ("idle_minutes", "a finite number of at least 0", _at_least_0),
 )

@@ -1,60 +1,128 @@
-"""Do no harm: the prior ranking serves while the learned one is measurably worse."""
+"""Do no harm: whether citations can be believed, and whether the learned ranking beats the prior.
+
+What was not shown could not be cited, so a count of citations favours whatever ranking served. Two measures do not:
+
+*Agreement.* Of the pairs of a cited and an uncited memory in a slate, how often was the cited one shown further up?
+Citations that have to do with relevance agree with the ranking that served, whichever did; random ones agree half the
+time, and those of a model that cites whatever comes last, never. Without agreement nothing learned serves.
+
+*Duels.* Before a share of the answers, the two rankings share the places of the slate that they fill differently: for
+each such place a coin tells whose choice is shown there. Then each choice of either side has an even chance, at the
+same place, and twice the difference of the citations that both sides collect is an unbiased estimate of what one slate
+is ahead of the other by, as long as whether a memory is cited does not hang on what stands beside it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
-from rmm_core.types import Vector
+import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
-    """A running comparison of the learned ranking with the prior, on answers as they come.
-
-    What was not shown could not be cited, so the two are compared on what was shown alone: of all pairs of
-    a cited and an uncited memory in one slate, which share does each scorer put in the right order?
+class RunningMean:
+    """A mean that forgets: what was added counts half after about 140 more.
 
     Attributes:
-        count: Answers observed, discounted by age.
-        mean: Mean advantage of the learned order in [-1, 1], discounted likewise.
-        square: Mean squared advantage, discounted likewise.
+        count: How many were added, discounted by age.
+        mean: Their mean, discounted likewise.
+        square: The mean of their squares, discounted likewise.
     """
 
     count: float = 0.0
     mean: float = 0.0
     square: float = 0.0
 
-    def observe(self, learned: Vector, prior: Vector, shown: tuple[int, ...], cited: tuple[int, ...]) -> Guard:
-        """The guard after one more answer, whose scores were taken before it was learned from.
-
-        Args:
-            learned: Scores of all K candidates by the learned weights.
-            prior: Scores of the same by the starting weights.
-            shown: Positions shown.
-            cited: Positions cited.
-        """
-        if not cited or len(cited) == len(shown):
-            return self
-        gain = pair_accuracy(learned, shown, cited) - pair_accuracy(prior, shown, cited)
+    def add(self, value: float) -> RunningMean:
+        """The mean after one more value."""
         count = self.count * _MEMORY + 1.0
         step = 1.0 / count
-        return Guard(count, self.mean + step * (gain - self.mean), self.square + step * (gain * gain - self.square))
+        return RunningMean(
+            count, self.mean + step * (value - self.mean), self.square + step * (value * value - self.square)
+        )
 
     @property
-    def trusts_learned(self) -> bool:
-        """Whether the learned ranking may serve: not before evidence against it is beyond chance."""
-        if self.count < _ENOUGH:
-            return True
-        spread = max(self.square - self.mean**2, 0.0) / self.count
-        return bool(self.mean + 2.0 * spread**0.5 >= 0.0)
+    def error(self) -> float:
+        """The standard error of the mean."""
+        return float((max(self.square - self.mean**2, _LEAST_SPREAD) / max(self.count, 1.0)) ** 0.5)
 
 
-def pair_accuracy(scores: Vector, shown: tuple[int, ...], cited: tuple[int, ...]) -> float:
-    """Share of (cited, uncited) pairs of a slate that the scores order rightly; ties count half."""
-    uncited = [i for i in shown if i not in cited]
-    points = [1.0 if scores[c] > scores[u] else 0.5 if scores[c] == scores[u] else 0.0 for c in cited for u in uncited]
-    return sum(points) / len(points)
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which ranking is to serve, and why, in words."""
+
+    ranking: Literal["learned", "prior"]
+    reason: str
 
 
-_MEMORY = 0.995  # an answer counts half after about 140 more: slow enough for a verdict, fast enough for change
-_ENOUGH = 20.0  # answers before a verdict
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What answers so far say about the citations and the two rankings.
+
+    Attributes:
+        agreement: Of citations with the order of what was shown; 0.5 is chance.
+        duels: By how many citations an answer the learned ranking is ahead of the prior.
+    """
+
+    agreement: RunningMean = field(default_factory=RunningMean)
+    duels: RunningMean = field(default_factory=RunningMean)
+
+    def observe(self, shown: tuple[int, ...], cited: tuple[int, ...], duel: tuple[int, ...]) -> Guard:
+        """The guard after one more answer.
+
+        Args:
+            shown: What was shown, in order.
+            cited: Those of them that were cited.
+            duel: See :attr:`rmm_core.types.Feedback.duel`.
+        """
+        agreement, duels = self.agreement, self.duels
+        if cited and len(cited) < len(shown):
+            agreement = agreement.add(pairs_in_order(shown, cited))
+        if any(duel):
+            duels = duels.add(2.0 * sum(side for place, side in zip(shown, duel, strict=True) if place in cited))
+        return Guard(agreement, duels)
+
+    @property
+    def believes(self) -> bool:
+        """Whether citations agree with what was shown beyond chance."""
+        a = self.agreement
+        return a.count >= _ENOUGH_ANSWERS and a.mean - _SURE * a.error > 0.5
+
+    @property
+    def loses(self) -> bool:
+        """Whether the learned ranking loses its duels."""
+        d = self.duels
+        return d.count >= _ENOUGH_DUELS and d.mean + _SURE * d.error < 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """Which ranking is to serve."""
+        a, d = self.agreement, self.duels
+        pairs = f"{a.mean:.0%} ± {a.error:.0%} of the pairs"
+        duels = f"{d.mean:+.2f} ± {d.error:.2f} citations an answer over {d.count:.0f} duels"
+        if a.count < _ENOUGH_ANSWERS:
+            return Verdict(
+                "prior", f"{a.count:.0f} of {_ENOUGH_ANSWERS} answers yet that cite a part of what was shown"
+            )
+        if not self.believes:
+            return Verdict("prior", f"citations agree with the order shown no more than chance does: {pairs}")
+        if self.loses:
+            return Verdict("prior", f"the learned ranking loses: {duels}")
+        if d.count < _ENOUGH_DUELS:
+            return Verdict("learned", f"citations can be believed: {pairs}; {d.count:.0f} of {_ENOUGH_DUELS} duels yet")
+        return Verdict("learned", f"it holds its own: {duels}")
+
+
+def pairs_in_order(shown: tuple[int, ...], cited: tuple[int, ...]) -> float:
+    """Share of (cited, uncited) pairs of a slate in which the cited one was shown further up."""
+    is_cited = np.isin(shown, cited)
+    above = np.cumsum(is_cited)[~is_cited].sum()  # for each uncited one, the cited ones above it
+    return float(above / (is_cited.sum() * (~is_cited).sum()))
+
+
+_MEMORY = 0.995
+_LEAST_SPREAD = 1e-4  # a few equal answers are no certainty
+_ENOUGH_ANSWERS = 20
+_ENOUGH_DUELS = 30
+_SURE = 2.5  # standard errors ; a verdict is asked for after every answer, which is many chances to be unlucky

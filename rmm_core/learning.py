@@ -1,25 +1,23 @@
-"""How citations change the reranker (paper section 4, eq. 3), with torch's gradients.
+"""How citations change the two adapters (paper section 4, eq. 3).
 
 Objectives are maximised by plain stochastic gradient ascent: Adam at the paper's step size ruins d x d
-adapters within one pass over a benchmark. Everything here is a function of its arguments.
+adapters within one pass over a benchmark. Gradients are written out, not derived by a machine: what an objective asks
+of the K scores is K numbers, and what these ask of an adapter is one outer product. Everything here is a function of
+its arguments.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rmm_core.config import RMMConfig
-from rmm_core.reranker import Weights
-from rmm_core.scoring import rewards
+from rmm_core.reranker import Reranker, Weights
+from rmm_core.scoring import adapt, rewards, selection_probabilities
 from rmm_core.types import Matrix, Vector
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 logger = logging.getLogger(__name__)
 _LARGEST = 1e3  # of any weight: adapters start at 0, and the identity they are added to has ones
@@ -32,9 +30,9 @@ class Example:
     Attributes:
         query: Shape ``(d,)``.
         candidates: Shape ``(K, d)``.
-        features: Shape ``(K, V)``.
+        features: Shape ``(K, F)``.
         noise: The Gumbel noise of the draw, shape ``(K,)``; zeros when greedy.
-        shown: Positions of the memories shown.
+        shown: Positions of the memories shown, in the order they were shown in.
         cited: Positions of the memories cited; a part of ``shown``.
     """
 
@@ -46,115 +44,75 @@ class Example:
     cited: tuple[int, ...]
 
 
-def log_selection_probabilities(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """``log p_i`` of the selection probabilities ``softmax((s + g) / tau)``, shape ``(K,)``."""
-    return ((logits + noise) / temperature).log_softmax(0)
+def reinforce(noisy: Vector, shown: Sequence[int], rewarded: Vector, *, baseline: float, temperature: float) -> Vector:
+    """Eq. 3: the gradient of ``sum over shown of (R_i - b) log p_i`` by the K logits, whose noise is in ``noisy``."""
+    advantage = np.zeros(len(noisy), dtype=np.float32)
+    advantage[list(shown)] = rewarded - baseline
+    p = selection_probabilities(noisy, temperature)
+    return np.asarray((advantage - advantage.sum() * p) / temperature, dtype=np.float32)
 
 
-def reinforce_objective(
-    logits: Tensor, noise: Tensor, shown: Sequence[int], rewarded: Tensor, *, baseline: float, temperature: float
-) -> Tensor:
-    """Eq. 3 as an objective: ``sum over shown of (R_i - b) log p_i``; its gradient is the update's direction."""
-    log_p = log_selection_probabilities(logits, noise, temperature)
-    return ((rewarded - baseline) * log_p[list(shown)]).sum()
+def listwise(logits: Vector, shown: Sequence[int], cited: Sequence[int]) -> Vector:
+    """The gradient of the mean log-likelihood of the cited memories under a softmax over the shown."""
+    slopes = np.zeros(len(logits), dtype=np.float32)
+    slopes[list(cited)] = 1.0 / len(cited)
+    slopes[list(shown)] -= selection_probabilities(logits[list(shown)], 1.0)
+    return slopes
 
 
-def listwise_objective(logits: Tensor, cited: Sequence[int], among: Sequence[int] | None = None) -> Tensor:
-    """Mean log-likelihood of the cited memories under a softmax over ``among`` (all K when None)."""
-    if among is None:
-        return logits.log_softmax(0)[list(cited)].mean()
-    places = [list(among).index(i) for i in cited]
-    return logits[list(among)].log_softmax(0)[places].mean()
+def contrast(count: int, shown: Sequence[int], cited: Sequence[int]) -> Vector:
+    """The gradient of the mean logit of the cited memories minus that of the shown ones that were not cited.
 
-
-def contrast_objective(logits: Tensor, shown: Sequence[int], cited: Sequence[int]) -> Tensor:
-    """Mean logit of the cited memories minus that of the shown ones that were not cited.
-
-    Listwise to first order, taken at uniform odds: its gradient has mean zero when citations are random, so noise
-    moves the weights nowhere in particular, where a softmax would unlearn the ranking it starts from.
+    Listwise to first order, taken at uniform odds: its mean is zero when citations are random, so noise
+    moves the adapters nowhere in particular, where a softmax would unlearn the ranking it starts from.
     """
+    slopes = np.zeros(count, dtype=np.float32)
     uncited = [i for i in shown if i not in cited]
-    return logits[list(cited)].mean() - logits[uncited].mean()
+    slopes[list(cited)] = 1.0 / len(cited)
+    slopes[uncited] = -1.0 / len(uncited)
+    return slopes
 
 
-def logits_of(example: Example, w_q: Tensor, w_m: Tensor, features: Tensor, logit_scale: float) -> Tensor:
-    """Eq. 1 and the lexical features, times the logit scale: what noise and softmax act on."""
-    import torch
-
-    q, m, f = (torch.tensor(a) for a in (example.query, example.candidates, example.features))
-    adapted = (m + m @ w_m.T) @ (q + w_q @ q)
-    return logit_scale * (adapted + f @ features)
-
-
-def objective(example: Example, w_q: Tensor, w_m: Tensor, features: Tensor, config: RMMConfig) -> Tensor | None:
-    """What one answered query asks to be increased; None when it teaches nothing.
+def slopes(example: Example, weights: Weights, config: RMMConfig) -> Vector | None:
+    """How each logit of one answered query should change, shape ``(K,)``; None when it teaches nothing.
 
     Both ``"contrast"`` and ``"listwise"`` learn from the difference between what was cited and what was shown and was
-    not, so an answer that cites none or all of it teaches nothing. ``"listwise"`` trains the lexical weights
-    against all K candidates: among the few shown, all of them strong in some view, the views are
-    anti-correlated, and a softmax over these alone shrinks the weights towards zero.
+    not, so an answer that cites none or all of it teaches nothing.
     """
-    import torch
-
-    logits = logits_of(example, w_q, w_m, features, config.logit_scale)
+    e = example
     if config.estimator == "reinforce":
-        return reinforce_objective(
-            logits,
-            torch.tensor(example.noise),
-            example.shown,
-            torch.tensor(rewards(example.shown, example.cited)),
-            baseline=config.baseline,
-            temperature=config.temperature,
-        )
-    if not example.cited or len(example.cited) == len(example.shown):
+        logits = config.logit_scale * Reranker(weights).score(e.query, e.candidates, e.features)
+        rewarded = rewards(e.shown, e.cited)
+        return reinforce(logits + e.noise, e.shown, rewarded, baseline=config.baseline, temperature=config.temperature)
+    if not e.cited or len(e.cited) == len(e.shown):
         return None
     if config.estimator == "contrast":
-        return contrast_objective(logits, example.shown, example.cited)
-    for_adapters = logits_of(example, w_q, w_m, features.detach(), config.logit_scale)
-    for_features = logits_of(example, w_q.detach(), w_m.detach(), features, config.logit_scale)
-    return listwise_objective(for_adapters, example.cited, example.shown) + listwise_objective(
-        for_features, example.cited
-    )
+        return contrast(len(e.candidates), e.shown, e.cited)
+    logits = config.logit_scale * Reranker(weights).score(e.query, e.candidates, e.features)
+    return listwise(logits, e.shown, e.cited)
 
 
-def update(weights: Weights, batch: Sequence[Example], start: Weights, config: RMMConfig) -> Weights:
-    """One step of gradient ascent on the mean objective of a batch.
+def update(weights: Weights, batch: Sequence[Example], config: RMMConfig) -> Weights:
+    """One step of gradient ascent on the mean objective of a batch, by the adapters.
+
+    With ``s_i = q'^T m'_i``, a slope ``c_i`` on each ``s_i`` is ``(sum c_i m'_i) q^T`` on ``W_q`` and
+    ``q' (sum c_i m_i)^T`` on ``W_m``; those of the whole batch are two products of thin matrices.
 
     Args:
         weights: The weights to improve; not written into.
         batch: Answered queries.
-        start: Where learning started: what the anchor pulls towards, and whose sum of lexical weights is kept.
-        config: Step sizes, estimator, anchor.
+        config: Step size, estimator, anchor.
     """
-    import torch
-
-    w_q, w_m, features = (torch.tensor(w, requires_grad=True) for w in (weights.w_q, weights.w_m, weights.features))
-    parts = [o for e in batch if (o := objective(e, w_q, w_m, features, config)) is not None]
-    if not parts:
+    taught = [(e, s) for e in batch if (s := slopes(e, weights, config)) is not None]
+    if not taught or not config.learning_rate:
         return weights
-    total = torch.stack(parts).mean()
-    gradients = torch.autograd.grad(total, (w_q, w_m, features), allow_unused=True)
-    rates = (config.learning_rate, config.learning_rate, config.feature_learning_rate)
-    stepped = [
-        w.detach().numpy() + (0.0 if g is None else rate * g.numpy())
-        for w, g, rate in zip((w_q, w_m, features), gradients, rates, strict=True)
-    ]
-    anchored = [
-        s + config.anchor * (o - s) for s, o in zip(stepped, (start.w_q, start.w_m, start.features), strict=True)
-    ]
-    w_q_new, w_m_new, f_new = (np.asarray(a, dtype=np.float32) for a in anchored)
-    if not all(np.abs(a).max(initial=0.0) < _LARGEST for a in (w_q_new, w_m_new, f_new)):
+    scale = config.learning_rate * config.logit_scale * float(weights.mix[0]) / len(taught)
+    queries = np.stack([e.query for e, _ in taught])
+    towards = np.stack([s @ e.candidates for e, s in taught])
+    kept = 1.0 - config.anchor
+    w_q = np.asarray(kept * (weights.w_q + scale * adapt(towards, weights.w_m).T @ queries), dtype=np.float32)
+    w_m = np.asarray(kept * (weights.w_m + scale * adapt(queries, weights.w_q).T @ towards), dtype=np.float32)
+    if not all(np.abs(w).max(initial=0.0) < _LARGEST for w in (w_q, w_m)):
         logger.warning("a learning step led out of all bounds and was not taken; lower learning_rate")
         return weights
-    return Weights(w_q_new, w_m_new, hold_sum(f_new, start.features))
-
-
-def hold_sum(features: Vector, start: Vector) -> Vector:
-    """Lexical weights without negative ones, scaled to the sum that ``start`` has.
-
-    Only their proportions are learned: how much words count against the embedding as a whole is the scale of
-    the prior, and a gradient that can also shrink it does so until nothing lexical is left.
-    """
-    positive = np.maximum(features, 0.0)
-    total = float(positive.sum())
-    return np.asarray(positive * (start.sum() / total), dtype=np.float32) if total > 0 else start
+    return replace(weights, w_q=w_q, w_m=w_m)

@@ -7,16 +7,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from rmm_core import transfer
 from rmm_core.chat import Chat
 from rmm_core.config import RMMConfig
 from rmm_core.drivers import Services, arun, run
-from rmm_core.errors import ConfigError, DimensionError, InputError, ModelError, RMMError, StoreError
+from rmm_core.errors import DimensionError, ModelError, RMMError, StoreError
 from rmm_core.extractive import ExtractiveAnswerer, ExtractiveReflector
 from rmm_core.flow import Flow, call
-from rmm_core.inputs import aware, checked_config, checked_id, checked_models, checked_text, fresh_id, now
+from rmm_core.inputs import (
+    aware,
+    checked_config,
+    checked_count,
+    checked_id,
+    checked_m,
+    checked_models,
+    checked_text,
+    fresh_id,
+    now,
+)
 from rmm_core.prospective import LLMReflector, reembedding
 from rmm_core.protocols import LLM, Answerer, Embedder, MemoryStore, Reflector
 from rmm_core.recall import Recall
@@ -25,7 +35,7 @@ from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback
 from rmm_core.sessions import Sessions
 from rmm_core.stores import open_store
 from rmm_core.trainer import Trainer
-from rmm_core.types import Citations, Kind, Memory, ReflectionReport, UserStatus
+from rmm_core.types import Citations, Kind, LearnerStatus, Memory, ReflectionReport, UserStatus
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -191,6 +201,15 @@ class ReflectiveMemory:
         """:meth:`feedback` for event loops."""
         return await self.arun(self.learning_from(recall, reply))
 
+    def unlearn(self, last: int = 1, *, user_id: str | None = None) -> int:
+        """Take the last answers of a user, or of anybody, out of the learning log and learn anew from what is left.
+
+        Returns:
+            How many there were.
+        """
+        whose = None if user_id is None else checked_id(user_id, "user_id")
+        return self._trainer.unlearn(checked_count(last, "last"), whose)
+
     # -- reflecting ----------------------------------------------------------------------
 
     def reflect_pending(self, user_id: str | None = None) -> list[ReflectionReport]:
@@ -243,14 +262,12 @@ class ReflectiveMemory:
         user_id = checked_id(user_id, "user_id")
         memories, sessions = self.store.memories(user_id), self.store.sessions(user_id)
         width = self.store.width()
-        learned = None if width is None else self._trainer.state(user_id, width)
         return UserStatus(
             user_id=user_id,
             topics=sum(m.kind == "topic" for m in memories),
             unfiled=sum(m.kind == "unfiled" for m in memories),
             turns=sum(s.turns for s in sessions),
-            updates=learned.updates if learned else 0,
-            ranking="learned" if learned and learned.serves(self.config) else "prior",
+            learner=LearnerStatus() if width is None else self._trainer.state(user_id, width).status(self.config),
             sessions=sessions,
         )
 
@@ -273,12 +290,15 @@ class ReflectiveMemory:
     def reembed(self) -> int:
         """Embed every memory of every user anew, for another embedder; how many were.
 
-        All or nothing; learning starts anew when the width changes.
+        All or nothing. The reranker keeps how much each feature counts; its adapters and the learning log, which speak
+        of the earlier embeddings, start anew.
 
         Raises:
             ConflictError: When a bank changed meanwhile; call it again.
         """
-        return self.run(reembedding(self.store))
+        count = self.run(reembedding(self.store))
+        self._trainer.reembedded()
+        return count
 
     def close(self) -> None:
         """Reflect the sessions that are open here, and let go of the store; twice is fine."""
@@ -325,7 +345,7 @@ class ReflectiveMemory:
     def recalling(self, user_id: str, query: str, top_m: int | None = None) -> Flow[Recall]:
         """:meth:`recall` as a flow."""
         query, user_id = checked_text(query, "query"), checked_id(user_id, "user_id")
-        recall = yield from self._recaller.recall(fresh_id(), user_id, query, top_m=_checked_m(top_m))
+        recall = yield from self._recaller.recall(fresh_id(), user_id, query, top_m=checked_m(top_m))
         return self.recent.add(recall)
 
     def recalling_or_none(self, user_id: str, query: str) -> Flow[Recall | None]:
@@ -350,7 +370,7 @@ class ReflectiveMemory:
         texts = {name: checked_text(text, "a document") for name, text in documents.items()}
         at = self.clock()
         found = [Memory(name, user_id, "topic", text, (), at, at) for name, text in texts.items()]
-        recall = yield from self._recaller.rerank(fresh_id(), user_id, query, found, top_m=_checked_m(top_m))
+        recall = yield from self._recaller.rerank(fresh_id(), user_id, query, found, top_m=checked_m(top_m))
         return self.recent.add(recall)
 
     def answering(self, recall: Recall, query: str, history: str) -> Flow[str]:
@@ -377,24 +397,3 @@ class ReflectiveMemory:
             yield from call(self.store.add_feedback, entry)
             yield from self.learning(recall)
         return citations
-
-
-def checked_memory(memory: Any, made_by: str) -> ReflectiveMemory:
-    """A memory, as adapters take one.
-
-    Args:
-        memory: What should be one.
-        made_by: The function that makes one there.
-
-    Raises:
-        ConfigError: When it is something else, such as the path of one.
-    """
-    if not isinstance(memory, ReflectiveMemory):
-        raise ConfigError(f"memory is what {made_by} returns; got {type(memory).__name__}")
-    return memory
-
-
-def _checked_m(top_m: int | None) -> int | None:
-    if top_m is not None and not (isinstance(top_m, int) and top_m >= 0):
-        raise InputError(f"top_m is a whole number of at least 0; got {top_m!r}")
-    return top_m

@@ -17,12 +17,12 @@ import numpy as np
 from rmm_core.config import RMMConfig
 from rmm_core.errors import ConflictError
 from rmm_core.extractive import is_small_talk
+from rmm_core.features import FEATURES
 from rmm_core.flow import Flow, call, complete, embed
 from rmm_core.parsing import merge_repeats, parse_actions, parse_extraction
 from rmm_core.prompts import EXTRACTION_SCHEMA, extraction_prompt, update_prompt
 from rmm_core.protocols import BankChange, Decision, Entry, Extraction, MemoryStore, Reflector
 from rmm_core.types import (
-    LEXICAL_VIEWS,
     Add,
     Candidate,
     Extracted,
@@ -296,4 +296,4 @@ def _loose(session: Session, turns: Sequence[Turn], memories: Sequence[Extracted
     return [t for t in rest if first[t.role, t.content] is t and not is_small_talk(t.content, names=names)]
 
 
-_NO_FEATURES = np.zeros(len(LEXICAL_VIEWS), dtype=np.float32)
+_NO_FEATURES = np.zeros(len(FEATURES), dtype=np.float32)

@@ -257,9 +257,9 @@ class MemoryStore(Protocol):
 
         The union of the ``limit`` best by inner product with ``vector`` and, when ``text`` is given, of
         the ``limit`` best by their own words and by those of their window. Ordered by inner product,
-        which is their ``score``; ties by id. Every candidate carries all its lexical features, each
-        divided by the best in the bank: over its own text (summary and evidence), its window
-        (evidence with two neighbouring turns on each side), and its sessions.
+        which is their ``score``; ties by id. Every candidate carries all its features
+        (:class:`rmm_core.features.FeatureWeights` says what they are); with ``text``, what answers to similar
+        questions cited is among the candidates too.
 
         Args:
             vector: Shape ``(d,)``.
@@ -313,6 +313,8 @@ class MemoryStore(Protocol):
     def reembed(self, banks: dict[str, tuple[int, dict[str, Vector]]]) -> None:
         """Replace the embeddings of all banks in one transaction; their width becomes the store's.
 
+        The learning log, which speaks of the earlier embeddings, is emptied.
+
         Args:
             banks: For every user, the version the bank was read at and the embeddings by memory id.
 
@@ -337,6 +339,10 @@ class MemoryStore(Protocol):
 
     def feedback(self, *, after: int = 0, limit: int = 100, user_id: str | None = None) -> list[tuple[int, Feedback]]:
         """Entries of the learning log in order of their number, from the first above ``after``."""
+        ...
+
+    def remove_feedback(self, last: int, *, user_id: str | None = None) -> int:
+        """Take the last entries out of the learning log, one user's or anybody's; how many there were."""
         ...
 
     def learner_version(self, scope: str) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from rmm_core.prompts import answer_prompt, host_instructions, memory_block
@@ -20,6 +21,8 @@ class Recall:
         shown: The M memories for the prompt, best first.
         ranking: Which ranking served: ``"learned"`` or ``"prior"``.
         of_bank: Whether the candidates are of the user's bank, and not texts that somebody else's retriever found.
+        sides: Of a duel (:mod:`rmm_core.guard`), by memory id: 1 where the learned ranking chose what is shown, -1
+            where the prior did. Empty when there was none.
     """
 
     id: str
@@ -31,6 +34,7 @@ class Recall:
     shown: tuple[Shown, ...]
     ranking: Literal["learned", "prior"] = "learned"
     of_bank: bool = True
+    sides: Mapping[str, int] = field(default_factory=dict)
 
     def block(self) -> str:
         """The memories alone, numbered and fenced, for a prompt of your own."""

@@ -6,20 +6,20 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal
 
 import numpy as np
 
 from rmm_core.citations import parse_citations
 from rmm_core.config import RMMConfig
 from rmm_core.extractive import attribute
+from rmm_core.features import FEATURES
 from rmm_core.flow import Flow, call, complete, embed
 from rmm_core.prompts import shortened, shown_memory
 from rmm_core.protocols import MemoryStore
 from rmm_core.recall import Recall
 from rmm_core.reranker import Ranking
 from rmm_core.trainer import Trainer
-from rmm_core.types import LEXICAL_VIEWS, Candidate, Citations, Feedback, Memory, Shown, Turn, TurnRef, Vector
+from rmm_core.types import Candidate, Citations, Feedback, Memory, Shown, Turn, TurnRef, Vector
 
 _NO_NOISE: Vector = np.zeros(0, dtype=np.float32)
 
@@ -42,16 +42,16 @@ class Recaller:
     def rerank(
         self, recall_id: str, user_id: str, query: str, found: Sequence[Memory], *, top_m: int | None = None
     ) -> Flow[Recall]:
-        """Step 2 alone, over texts that the bank does not hold; their lexical features are 0."""
+        """Step 2 alone, over texts that the bank does not hold; their features are 0."""
         rows = yield from embed([query, *(m.summary for m in found)])
-        none = np.zeros(len(LEXICAL_VIEWS), dtype=np.float32)
+        none = np.zeros(len(FEATURES), dtype=np.float32)
         candidates = tuple(Candidate(m, row, none) for m, row in zip(found, rows[1:], strict=True))
         recall = Recall(recall_id, user_id, query, rows[0], candidates, _NO_NOISE, (), of_bank=False)
         return (yield from call(self._ranked, recall, top_m)) if found else recall
 
     def _recall(self, recall_id: str, user_id: str, query: str, vector: Vector, top_m: int | None) -> Recall:
         c = self._config
-        text = query if c.lexical else ""
+        text = query if c.features else ""
         found = self._store.search(user_id, vector, text=text, limit=max(c.top_k, top_m or 0))
         if not found:
             return Recall(recall_id, user_id, query, vector, (), _NO_NOISE, ())
@@ -60,25 +60,45 @@ class Recaller:
     def _ranked(self, recall: Recall, top_m: int | None) -> Recall:
         """A recall with its candidates ranked, and the best of them shown."""
         c, found = self._config, recall.candidates
-        ranking, by = self._rank(recall.user_id, recall.embedding, found)
-        candidates = tuple(replace(found[i], score=float(ranking.scores[i])) for i in ranking.order)
-        best = [x for x in candidates if c.floor is None or x.score >= c.floor]
-        shown = self._show(recall.user_id, [x.memory for x in best[: c.top_m if top_m is None else top_m]])
-        return replace(recall, candidates=candidates, noise=ranking.noise[ranking.order], shown=shown, ranking=by)
+        state = self._trainer.state(recall.user_id, len(recall.embedding))
+        by = state.verdict(c).ranking
+        serving, other = (state.reranker, state.prior) if by == "learned" else (state.prior, state.reranker)
+        columns = recall.embedding, np.stack([x.embedding for x in found]), np.stack([x.features for x in found])
+        m = c.top_m if top_m is None else top_m
+        rng = self._draws()
+        ranking = serving.sample(*columns, rng) if c.serving == "sampled" else serving.rank(*columns)
+        slate = self._slate(found, ranking, m)
+        sides: dict[int, int] = {}
+        if c.guard and state.guard.believes and rng.random() < c.duels:
+            rival = self._slate(found, other.rank(*columns), m)
+            slate, sides = shared(slate, rival, 1 if by == "learned" else -1, rng)
+        shown = self._show(recall.user_id, [found[i].memory for i in slate])
+        complete = len(shown) == len(slate)  # a memory that did not fit into the prompt had no chance
+        return replace(
+            recall,
+            candidates=tuple(replace(found[i], score=float(ranking.scores[i])) for i in ranking.order),
+            noise=ranking.noise[ranking.order],
+            shown=shown,
+            ranking=by,
+            sides={found[i].memory.id: side for i, side in sides.items()} if complete else {},
+        )
 
-    def _rank(
-        self, user_id: str, vector: Vector, found: tuple[Candidate, ...]
-    ) -> tuple[Ranking, Literal["learned", "prior"]]:
-        state = self._trainer.state(user_id, len(vector))
-        learned = state.serves(self._config)
-        reranker = state.reranker if learned else state.prior
-        rows = np.stack([x.embedding for x in found])
-        features = np.stack([x.features for x in found])
-        by: Literal["learned", "prior"] = "learned" if learned else "prior"
-        if self._config.serving == "greedy":
-            return reranker.rank(vector, rows, features), by
+    def _draws(self) -> np.random.Generator:
+        """The randomness of one recall."""
         with self._rng_lock:
-            return reranker.sample(vector, rows, features, self._rng), by
+            return np.random.default_rng(self._rng.integers(2**63))
+
+    def _slate(self, found: Sequence[Candidate], ranking: Ranking, m: int) -> list[int]:
+        """The first ``m`` that are good enough and rest on something that none before them rests on."""
+        slate: list[int] = []
+        held: set[TurnRef] = set()
+        for i in ranking.order.tolist():
+            evidence = found[i].memory.evidence
+            good = self._config.floor is None or ranking.scores[i] >= self._config.floor
+            if len(slate) < m and good and not (evidence and held.issuperset(evidence)):
+                slate.append(i)
+                held.update(evidence)
+        return slate
 
     def _show(self, user_id: str, memories: list[Memory]) -> tuple[Shown, ...]:
         refs = [ref for m in memories for ref in m.evidence]
@@ -87,6 +107,32 @@ class Recaller:
         if self._config.prompt_tokens is not None:
             shown = within(shown, self._config.prompt_tokens)
         return tuple(shown)
+
+
+def shared(
+    slate: Sequence[int], rival: Sequence[int], side: int, rng: np.random.Generator
+) -> tuple[list[int], dict[int, int]]:
+    """A slate whose places go to either ranking by the toss of a coin, where they do not agree on what to show.
+
+    What both would show keeps its place. The first choice that one side has alone meets the first of the other, and so
+    on: one of both is shown, each with even odds, where the serving ranking would have shown its own.
+
+    Args:
+        slate: What the serving ranking would show.
+        rival: What the other would.
+        side: 1 when the learned ranking serves, -1 when the prior does.
+        rng: Tosses the coins.
+
+    Returns:
+        The slate, and for what is shown by choice of one side alone, whose it is.
+    """
+    mixed, sides = list(slate), {}
+    own, others = [i for i in slate if i not in rival], [i for i in rival if i not in slate]
+    for mine, theirs in zip(own, others, strict=False):  # a floor can leave them of unequal length
+        won = rng.random() < 0.5
+        mixed[mixed.index(mine)] = mine if won else theirs
+        sides[mine if won else theirs] = side if won else -side
+    return mixed, sides
 
 
 def within(shown: list[Shown], tokens: int, characters_per_token: float = 4.0) -> list[Shown]:
@@ -172,6 +218,7 @@ def feedback_of(recall: Recall, citations: Citations, at: datetime) -> Feedback 
         cited=tuple(place[m.id] for m in recall.memories(citations.numbers)),
         at=at,
         embeddings=None if recall.of_bank else np.stack([c.embedding for c in recall.candidates]),
+        duel=tuple(recall.sides.get(s.memory.id, 0) for s in recall.shown) if recall.sides else (),
     )
 
 

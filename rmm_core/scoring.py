@@ -22,12 +22,6 @@ def score(q: Vector, m: Matrix, w_q: Matrix, w_m: Matrix) -> NDArray[np.floating
     return adapt(m, w_m) @ adapt(q, w_q)
 
 
-def fold(w_q: Matrix, w_m: Matrix) -> Matrix:
-    """``A = (I + W_m)^T (I + W_q)``, by which ``s_i = m_i^T A q``: all of eq. 1 in one matrix."""
-    eye = np.eye(len(w_q), dtype=np.float32)
-    return np.ascontiguousarray((eye + w_m).T @ (eye + w_q), dtype=np.float32)
-
-
 def gumbel_noise(rng: np.random.Generator, count: int) -> Vector:
     """Eq. 2: ``g_i = -log(-log u_i)`` with ``u_i`` uniform on (0, 1)."""
     tiny = np.finfo(np.float64).tiny

@@ -2,78 +2,31 @@
 
 Feedback is durable before anything is learned from it. A trainer reads the log from where its saved state
 stopped, in batches, and saves by compare-and-set: several processes can learn on one store, every
-answer is learned from once, in order, and a crash loses nothing.
+answer is learned from once, in order, and a crash loses nothing. What is learned follows from the log alone, so that
+any part of it is taken back by taking entries out of the log and learning anew.
 """
 
 from __future__ import annotations
 
-import io
 import logging
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from rmm_core.config import RMMConfig
 from rmm_core.errors import ConflictError, InputError
-from rmm_core.guard import Guard
+from rmm_core.guard import Guard, RunningMean
+from rmm_core.learned import Learned
 from rmm_core.learning import Example, update
-from rmm_core.protocols import MemoryStore
-from rmm_core.reranker import Reranker, Weights
+from rmm_core.protocols import LearnerState, MemoryStore
+from rmm_core.reranker import Reranker, start_mix
+from rmm_core.scoring import rewards
 from rmm_core.types import Feedback
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """The state of one learner.
-
-    Attributes:
-        reranker: The learned weights.
-        prior: The weights learning started from.
-        guard: The comparison of the two so far.
-        updates: Steps taken.
-        cursor: The last entry of the learning log that was learned from.
-        version: What the store knows this state as; 0 for the start.
-    """
-
-    reranker: Reranker
-    prior: Reranker
-    guard: Guard = field(default_factory=Guard)
-    updates: int = 0
-    cursor: int = 0
-    version: int = 0
-
-    def serves(self, config: RMMConfig) -> bool:
-        """Whether the learned weights serve, and not the prior."""
-        return self.updates > 0 and (not config.guard or self.guard.trusts_learned)
-
-    def pack(self) -> bytes:
-        """This state as bytes, the prior left out: the configuration gives it."""
-        g = self.guard
-        buffer = io.BytesIO()
-        numbers = np.asarray([g.count, g.mean, g.square, self.updates, self.cursor], dtype=np.float64)
-        np.savez(buffer, reranker=np.frombuffer(self.reranker.state(), dtype=np.uint8), numbers=numbers)
-        return buffer.getvalue()
-
-    @classmethod
-    def unpack(cls, content: bytes, prior: Reranker, version: int) -> Learned:
-        """The state that :meth:`pack` packed.
-
-        Raises:
-            InputError: When ``content`` is damaged.
-        """
-        from zipfile import BadZipFile
-
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as packed:
-                reranker = Reranker.load(packed["reranker"].tobytes(), prior.logit_scale)
-                count, mean, square, updates, cursor = packed["numbers"].tolist()
-        except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
-            raise InputError(f"this is no learner state: {error}") from error
-        return cls(reranker, prior, Guard(count, mean, square), int(updates), int(cursor), version)
 
 
 class Trainer:
@@ -89,63 +42,127 @@ class Trainer:
 
     def state(self, user_id: str, width: int) -> Learned:
         """The newest state for a user's queries, whose embeddings have ``width``."""
-        scope = self._scope(user_id)
-        with self._lock:
-            known = self._states.get(scope)
-            version = self._store.learner_version(scope)
-            if known is None or known.version != version or known.reranker.width != width:
-                known = self._load(scope, width)
-            self._states[scope] = known
-            self._states.move_to_end(scope)
-            while len(self._states) > self._held:
-                self._states.popitem(last=False)
-            return known
+        return self._state(self._scope(user_id), width)
 
     def catch_up(self, user_id: str, width: int) -> int:
         """Learn from all full batches of the log that were not learned from yet; how many steps were taken."""
+        scope, only = self._scope(user_id), user_id if self._config.learner_scope == "user" else None
         steps = 0
         with self._learning:
             while True:
+                before = self._state(scope, width)
+                after = before
+                while after.updates < before.updates + _STEPS_SAVED_AT_ONCE:
+                    batch = self._store.feedback(after=after.cursor, limit=self._config.batch_size, user_id=only)
+                    if len(batch) < self._config.batch_size:
+                        break
+                    after = self._step(scope, after, batch)
+                if after is before:
+                    return steps
                 try:
-                    if not self._step(user_id, width):
-                        return steps
-                    steps += 1
+                    self._save(scope, after)
                 except ConflictError:
                     logger.info("another process learned first; going on from its state")
+                else:
+                    steps += after.updates - before.updates
+
+    def unlearn(self, last: int, user_id: str | None) -> int:
+        """Take the last answers out of the log and learn anew from what is left; how many there were."""
+        with self._learning:
+            found = self._store.remove_feedback(last, user_id=user_id)
+            begun = [(name, self._begin(name, lambda state, start: start)) for name in self._learners() if found]
+        for name, width in begun:
+            if width is not None:
+                self.catch_up(name, width)
+        return found
+
+    def reembedded(self) -> None:
+        """Begin anew with another embedder's vectors, but for how much each feature counts."""
+        with self._learning:
+            for name in self._learners():
+                self._begin(name, Learned.for_other_embeddings)
+
+    def _learners(self) -> list[str]:
+        """A user of each learner that there may be."""
+        return [""] if self._config.learner_scope == "store" else list(self._store.users())
+
+    def _begin(self, user_id: str, anew: Callable[[Learned, Learned], Learned]) -> int | None:
+        """Save what ``anew`` makes of a learner's state and of its start; the width, None when nothing was learned."""
+        scope = self._scope(user_id)
+        saved = self._store.learner_state(scope)
+        state = None if saved is None else self._unpacked(saved)
+        if state is None:
+            return None
+        width = state.reranker.width
+        self._save(scope, anew(state, Learned.start(width, self._config, version=state.version)))
+        return width
 
     def forget(self, user_id: str) -> None:
         """Let go of what is held of a user."""
         with self._lock:
             self._states.pop(f"user:{user_id}", None)
 
-    def _step(self, user_id: str, width: int) -> bool:
-        """Learn from one batch; whether there was one."""
-        state = self.state(user_id, width)
-        only = user_id if self._config.learner_scope == "user" else None
-        batch = self._store.feedback(after=state.cursor, limit=self._config.batch_size, user_id=only)
-        if len(batch) < self._config.batch_size:
-            return False
-        examples = [e for _, feedback in batch if (e := self._example(feedback, width)) is not None]
-        guard = state.guard
-        for e in examples:
-            learned = state.reranker.score(e.query, e.candidates, e.features)
-            prior = state.prior.score(e.query, e.candidates, e.features)
-            guard = guard.observe(learned, prior, e.shown, e.cited)
-        weights = update(state.reranker.weights, examples, state.prior.weights, self._config)
+    def _step(self, scope: str, state: Learned, batch: list[tuple[int, Feedback]]) -> Learned:
+        """The state after one batch."""
+        c = self._config
+        width = state.reranker.width
+        examples = [(e, f.duel) for _, f in batch if (e := self._example(f, width)) is not None]
+        guard, regression = state.guard, state.regression
+        for e, duel in examples:
+            guard = guard.observe(e.shown, e.cited, duel)
+            if c.features:
+                columns = state.reranker.columns(e.query, e.candidates, e.features)[list(e.shown)]
+                regression = regression.add(columns, rewards(e.shown, e.cited), forget=c.forget)
+        weights = update(state.reranker.weights, [e for e, _ in examples], c)
+        if c.features:
+            weights = replace(weights, mix=regression.weights(start_mix(c), ridge=c.ridge))
         after = replace(
             state,
-            reranker=Reranker(weights, state.reranker.logit_scale),
+            reranker=Reranker(weights, c.logit_scale),
+            regression=regression,
             guard=guard,
             updates=state.updates + 1,
             cursor=batch[-1][0],
         )
-        scope = self._scope(user_id)
-        version = self._store.save_learner_state(scope, after.pack(), base_version=state.version)
+        return self._guarded(scope, state, after) if c.guard else after
+
+    def _guarded(self, scope: str, before: Learned, after: Learned) -> Learned:
+        """The state after a step; when this one loses and the one before did not, an earlier one."""
+        verdict = after.guard.verdict
+        if verdict.ranking != before.guard.verdict.ranking:
+            logger.warning("the %s ranking serves from here on: %s", verdict.ranking, verdict.reason)
+        if after.guard.loses and not before.guard.loses:
+            return self._back(scope, after)
+        if verdict.ranking == "learned" and after.guard.duels.mean > 0 and after.updates - after.good_at >= _GOOD_EVERY:
+            good_scope = f"good:{scope}"
+            after = replace(after, good_at=after.updates)
+            try:
+                version = self._store.learner_version(good_scope)
+                self._store.save_learner_state(good_scope, after.pack(), base_version=version)
+            except ConflictError:
+                logger.info("another process kept a good state first")
+        return after
+
+    def _back(self, scope: str, now: Learned) -> Learned:
+        """What was learned when it was last known to be good, to prove itself anew; the start when it never was."""
+        saved = self._store.learner_state(f"good:{scope}") if now.good_at else None
+        earlier = None if saved is None else self._unpacked(saved)
+        if earlier is None or earlier.reranker.width != now.reranker.width:
+            earlier = Learned.start(now.reranker.width, self._config)
+        logger.warning("the reranker goes back to what it was after %d updates", earlier.updates)
+        duels = RunningMean() if now.good_at else now.guard.duels
+        return replace(
+            now,
+            reranker=earlier.reranker,
+            regression=earlier.regression,
+            guard=Guard(now.guard.agreement, duels),
+            good_at=0,
+        )
+
+    def _save(self, scope: str, state: Learned) -> None:
+        version = self._store.save_learner_state(scope, state.pack(), base_version=state.version)
         with self._lock:
-            self._states[scope] = replace(after, version=version)
-        if self._config.guard and guard.trusts_learned != state.guard.trusts_learned:
-            logger.warning("the %s ranking serves from here on", "learned" if guard.trusts_learned else "prior")
-        return True
+            self._states[scope] = replace(state, version=version)
 
     def _example(self, feedback: Feedback, width: int) -> Example | None:
         """Feedback with the embeddings it was about; None when too little of that is left."""
@@ -168,21 +185,44 @@ class Trainer:
             cited=tuple(place[i] for i in feedback.cited if i in place),
         )
 
+    def _state(self, scope: str, width: int) -> Learned:
+        """The newest state of a scope."""
+        with self._lock:
+            known = self._states.get(scope)
+            version = self._store.learner_version(scope)
+            if known is None or known.version != version or known.reranker.width != width:
+                known = self._load(scope, width)
+            self._states[scope] = known
+            self._states.move_to_end(scope)
+            while len(self._states) > self._held:
+                self._states.popitem(last=False)
+            return known
+
     def _load(self, scope: str, width: int) -> Learned:
-        """The saved state of a scope; the start when there is none, or it is of another embedder."""
-        prior = Reranker(Weights.start(width, self._config), self._config.logit_scale)
+        """The saved state of a scope; the start when there is none."""
+        start = Learned.start(width, self._config)
         saved = self._store.learner_state(scope)
         if saved is None:
-            return Learned(prior, prior)
-        try:
-            state = Learned.unpack(saved.content, prior, saved.version)
-        except InputError:
-            logger.exception("the saved learner is damaged: learning starts anew")
-            return Learned(prior, prior, version=saved.version)
+            return start
+        state = self._unpacked(saved)
+        if state is None:
+            return replace(start, version=saved.version)
         if state.reranker.width == width:
             return state
-        logger.warning("the embedder's width changed from %d to %d: learning starts anew", state.reranker.width, width)
-        return Learned(prior, prior, cursor=state.cursor, version=saved.version)
+        logger.warning("embeddings are %d wide and were %d: the adapters start anew", width, state.reranker.width)
+        return state.for_other_embeddings(replace(start, version=saved.version))
+
+    def _unpacked(self, saved: LearnerState) -> Learned | None:
+        """The state that was saved; None when it is damaged."""
+        try:
+            return Learned.unpack(saved.content, self._config, saved.version)
+        except InputError:
+            logger.exception("the saved learner is damaged: learning starts anew")
+            return None
 
     def _scope(self, user_id: str) -> str:
         return "store" if self._config.learner_scope == "store" else f"user:{user_id}"
+
+
+_STEPS_SAVED_AT_ONCE = 64
+_GOOD_EVERY = 25  # updates between states kept as good

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -19,9 +20,6 @@ Role: TypeAlias = Literal["user", "agent"]
 Kind: TypeAlias = Literal["topic", "unfiled"]
 CitationStatus: TypeAlias = Literal["cited", "none", "silent", "malformed"]
 ReflectionStatus: TypeAlias = Literal["reflected", "nothing", "already", "pending"]
-
-LEXICAL_VIEWS = ("own", "window", "session")
-"""What the lexical features of a memory are computed over, in feature order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +171,7 @@ class Candidate:
     Attributes:
         memory: The memory.
         embedding: Its embedding, shape ``(d,)``.
-        features: Its lexical scores, one per entry of :data:`LEXICAL_VIEWS`, each in
-            ``[0, 1]``: 1 is the query's best memory in that view.
+        features: What else it is scored by, one number per entry of :data:`rmm_core.features.FEATURES`.
         score: What it was ranked by; higher is better.
     """
 
@@ -220,11 +217,13 @@ class Feedback:
 
     Attributes:
         memory_ids: The K candidates, in the order of ``features`` and ``noise``.
-        features: Their lexical features, shape ``(K, len(LEXICAL_VIEWS))``.
-        shown: Positions among the candidates of the memories shown.
+        features: Their features, shape ``(K, len(FEATURES))``.
+        shown: Positions among the candidates of the memories shown, in the order they were shown in.
         cited: Positions among the candidates of the memories cited; a part of ``shown``.
         embeddings: Those of the candidates, shape ``(K, d)``, when the bank does not hold them: texts that somebody
             else's retriever found; None when it does.
+        duel: For each of ``shown``, whose it was when the learned ranking and the prior shared the places they did not
+            agree on by the toss of a coin: 1 the learned's, -1 the prior's, 0 both's. Empty when they did not.
     """
 
     recall_id: str
@@ -237,6 +236,7 @@ class Feedback:
     cited: tuple[int, ...]
     at: datetime
     embeddings: Matrix | None = None
+    duel: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,20 +293,40 @@ class ReflectionReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LearnerStatus:
+    """What a reranker has learned, whether it serves, and why.
+
+    Attributes:
+        updates: Steps taken.
+        ranking: Which ranking serves.
+        reason: Why, in words.
+        agreement: How often citations agree with the order of what was shown, and its standard error; 0.5 is chance.
+        duels: By how many citations an answer the learned ranking is ahead of the prior, and its standard error.
+        weights: How much each thing counts now that memories are scored by, as
+            :class:`~rmm_core.features.FeatureWeights` names them.
+    """
+
+    updates: int = 0
+    ranking: Literal["learned", "prior"] = "prior"
+    reason: str = "nothing learned yet"
+    agreement: tuple[float, float] | None = None
+    duels: tuple[float, float] | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class UserStatus:
     """How one user's memory stands.
 
     Attributes:
-        updates: Steps that the reranker serving this user has learned.
-        ranking: Which ranking serves.
+        learner: How the reranker that serves this user stands.
     """
 
     user_id: str
     topics: int
     unfiled: int
     turns: int
-    updates: int = 0
-    ranking: Literal["learned", "prior"] = "prior"
+    learner: LearnerStatus = field(default_factory=lambda: LearnerStatus())
     sessions: tuple[Session, ...] = field(default=())
 
     @property

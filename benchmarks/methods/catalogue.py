@@ -84,8 +84,8 @@ def _rmm(
     return make
 
 
-_DENSE = RMMConfig(lexical=False)
-_TOPICS = RMMConfig(lexical=False, unfiled=False)
+_DENSE = RMMConfig(features=False)
+_TOPICS = RMMConfig(features=False, unfiled=False)
 _PAPER_CALM = RMMConfig.paper(serving="greedy", logit_scale=10.0)
 _WIDE = {"top_k": 50, "top_m": 10}
 

@@ -16,7 +16,8 @@ from benchmarks.datasets import Conversation, Question
 from benchmarks.methods import Found
 from benchmarks.methods.units import Dense, Scores, Size, UnitRetrieval
 from rmm_core import Embedder, RMMConfig
-from rmm_core.reranker import Reranker, Weights
+from rmm_core.reranker import Weights, start_mix
+from rmm_core.scoring import score
 from rmm_core.types import Matrix, Vector
 
 
@@ -103,8 +104,7 @@ class Pretraining:
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        start_of_features = Weights.start(width, RMMConfig()).features
-        return Weights(w_q.detach().numpy(), w_m.detach().numpy(), start_of_features)
+        return Weights(w_q.detach().numpy(), w_m.detach().numpy(), start_mix(RMMConfig()))
 
 
 def _own(batch: Sequence[Labelled]) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
@@ -117,11 +117,12 @@ class Adapted(Dense):
 
     def __init__(self, units: Sequence[Found], embedder: Embedder, weights: Weights) -> None:
         super().__init__(units, embedder)
-        self._folded = Reranker(weights).folded
+        self._weights = weights
 
     def scores(self, query: str) -> Scores:
         """See :class:`benchmarks.methods.units.Scorer`."""
-        return np.asarray(self.rows @ (self._folded @ self.embedder.embed([query])[0]), dtype=np.float64)
+        (vector,) = self.embedder.embed([query])
+        return np.asarray(score(vector, self.rows, self._weights.w_q, self._weights.w_m), dtype=np.float64)
 
 
 class PretrainedRetrieval(UnitRetrieval):

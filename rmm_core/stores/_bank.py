@@ -12,12 +12,11 @@ from datetime import datetime
 from typing import Any
 
 from rmm_core.protocols import Entry
-from rmm_core.stores._index import Document
+from rmm_core.stores._index import WINDOW, Document
 from rmm_core.stores._rows import MEMORY_COLUMNS, TURN_COLUMNS, blob, memory_of, time_text, turn_of, vector
 from rmm_core.stores._talk import next_number
+from rmm_core.stores._traits import traits
 from rmm_core.types import Revision, Turn, TurnRef, Vector
-
-_WINDOW = 2  # neighbouring turns on each side ; half of an answer often stands in the turn before or after
 
 
 def version(db: sqlite3.Connection, user_id: str) -> tuple[int, int]:
@@ -125,7 +124,7 @@ def documents(db: sqlite3.Connection, user_id: str, after: int) -> tuple[list[Do
 
 def _document(entry: Entry, turns: dict[str, dict[int, Turn]]) -> Document:
     memory = entry.memory
-    near = {(ref.session_id, ref.index + step) for ref in memory.evidence for step in range(-_WINDOW, _WINDOW + 1)}
+    near = {(ref.session_id, ref.index + step) for ref in memory.evidence for step in range(-WINDOW, WINDOW + 1)}
     own = _join(turns, ((r.session_id, r.index) for r in memory.evidence))
     return Document(
         memory_id=memory.id,
@@ -133,7 +132,8 @@ def _document(entry: Entry, turns: dict[str, dict[int, Turn]]) -> Document:
         embedding=entry.embedding,
         own=f"{memory.summary}\n{own}" if memory.kind == "topic" else own,
         window=_join(turns, sorted(near)),
-        sessions=tuple(dict.fromkeys(ref.session_id for ref in memory.evidence)),
+        evidence=memory.evidence,
+        traits=traits([turns[r.session_id][r.index] for r in memory.evidence if r.index in turns[r.session_id]]),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -17,11 +17,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rmm_core.features import FEATURES
+from rmm_core.stores._asked import Asked
+from rmm_core.stores._traits import Traits, words
 from rmm_core.stores._words import TOKENIZER, match_expression, spaced
-from rmm_core.types import LEXICAL_VIEWS, Kind, Vector
+from rmm_core.types import Kind, Matrix, TurnRef, Vector
 
 Scores: TypeAlias = NDArray[np.float64]
 """Scores by row number."""
+
+VIEWS = ("own", "window", "session")
+WINDOW = 2  # neighbouring turns on each side ; half of an answer often stands in the turn before or after
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +37,8 @@ class Document:
     Attributes:
         own: Its summary and evidence.
         window: Its evidence with the neighbouring turns.
-        sessions: The sessions its evidence lies in.
+        evidence: Where its turns stand.
+        traits: What its evidence shows by itself.
     """
 
     memory_id: str
@@ -39,15 +46,26 @@ class Document:
     embedding: Vector
     own: str
     window: str
-    sessions: tuple[str, ...]
+    evidence: tuple[TurnRef, ...]
+    traits: Traits
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """A memory found, with its lexical features in the order of ``LEXICAL_VIEWS``."""
+class _Held:
+    """What is kept of a document beside its words and its embedding; ``places`` are of sessions by number."""
 
     memory_id: str
-    features: Vector
+    kind: Kind
+    places: tuple[tuple[int, int], ...]
+    traits: Traits
+
+    @property
+    def sessions(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(session for session, _ in self.places))
+
+
+def _sets() -> defaultdict[int, set[int]]:
+    return defaultdict(set)
 
 
 @dataclass(slots=True)
@@ -56,8 +74,10 @@ class BankIndex:
 
     version: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
+    asked: Asked = field(default_factory=Asked)
     _numbers: dict[str, int] = field(default_factory=dict)
-    _documents: dict[int, tuple[str, Kind, tuple[int, ...]]] = field(default_factory=dict)
+    _documents: dict[int, _Held] = field(default_factory=dict)
+    _at: defaultdict[int, defaultdict[int, set[int]]] = field(default_factory=lambda: defaultdict(_sets))
     _sessions: dict[str, int] = field(default_factory=dict)
     _faiss: Any = None
     _db: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect(":memory:", check_same_thread=False))
@@ -65,7 +85,7 @@ class BankIndex:
 
     def __post_init__(self) -> None:
         """Create the tables."""
-        for view in LEXICAL_VIEWS:
+        for view in VIEWS:
             self._db.execute(f"CREATE VIRTUAL TABLE {view} USING fts5(words, tokenize='{TOKENIZER}')")
 
     def __len__(self) -> int:
@@ -76,7 +96,7 @@ class BankIndex:
         (pages,) = self._db.execute("PRAGMA page_count").fetchone()
         (page,) = self._db.execute("PRAGMA page_size").fetchone()
         dense = self._faiss.ntotal * (self._faiss.d * 4 + 8) if self._faiss is not None else 0
-        return int(pages * page + dense + 300 * len(self._documents))
+        return int(pages * page + dense + 900 * len(self._documents) + self.asked.size())
 
     def put(self, documents: Iterable[Document], sessions: dict[str, str]) -> None:
         """Index documents, in place of those of the same ids, and the texts of their sessions."""
@@ -88,8 +108,11 @@ class BankIndex:
         numbers = range(self._next, self._next + len(documents))
         self._next += len(documents)
         for number, d in zip(numbers, documents, strict=True):
+            places = tuple((self._sessions[ref.session_id], ref.index) for ref in d.evidence)
             self._numbers[d.memory_id] = number
-            self._documents[number] = (d.memory_id, d.kind, tuple(self._sessions[s] for s in d.sessions))
+            self._documents[number] = _Held(d.memory_id, d.kind, places, d.traits)
+            for session, turn in places:
+                self._at[session][turn].add(number)
         self._write("own", [(n, d.own) for n, d in zip(numbers, documents, strict=True)])
         self._write("window", [(n, d.window) for n, d in zip(numbers, documents, strict=True)])
         if documents:
@@ -101,36 +124,89 @@ class BankIndex:
         if not numbers:
             return
         for number in numbers:
-            del self._documents[number]
+            for session, turn in self._documents.pop(number).places:
+                self._at[session][turn].discard(number)
         for view in ("own", "window"):
             self._db.executemany(f"DELETE FROM {view} WHERE rowid = ?", [(n,) for n in numbers])
         self._faiss.remove_ids(np.asarray(numbers, dtype=np.int64))
 
-    def search(self, vector: Vector, text: str, limit: int, kind: Kind | None) -> list[Hit]:
-        """The union of the best by embedding and by words; see ``MemoryStore.search``."""
-        wanted = None if kind is None else [n for n, (_, k, _) in self._documents.items() if k == kind]
+    def search(self, vector: Vector, text: str, limit: int, kind: Kind | None) -> dict[str, Vector]:
+        """Memories found with their features: the union of the best by embedding, by words, and by earlier answers.
+
+        See ``MemoryStore.search``.
+        """
+        wanted = None if kind is None else [n for n, held in self._documents.items() if held.kind == kind]
         if not self._documents or wanted == []:
-            return []
+            return {}
         found = dict.fromkeys(self._nearest(vector, limit, wanted))
+        if not text:
+            return {self._documents[n].memory_id: np.zeros(len(FEATURES), np.float32) for n in found}
         expression = match_expression(text)
-        if not expression:
-            return [Hit(self._documents[n][0], np.zeros(len(LEXICAL_VIEWS), np.float32)) for n in found]
         own, window = (self._matches(view, expression, self._next) for view in ("own", "window"))
         session = self._matches("session", expression, len(self._sessions) + 1)
         for scores in (own, window):
             found.update(dict.fromkeys(self._best(scores, limit, wanted)))
-        return [Hit(self._documents[n][0], self._features(n, own, window, session)) for n in found]
+        cited = [self._numbers[i] for i in self.asked.cited(vector)[:limit] if i in self._numbers]
+        found.update(dict.fromkeys(n for n in cited if kind in (None, self._documents[n].kind)))
+        numbers = list(found)
+        names = [self._documents[n].memory_id for n in numbers]
+        of_session = [session[list(self._documents[n].sessions)].max(initial=0.0) for n in numbers]
+        rows = np.column_stack(
+            [
+                own[numbers],
+                window[numbers],
+                of_session,
+                self._around(vector, numbers),
+                self._traits(text, numbers),
+                self.asked.features(vector, names),
+            ]
+        ).astype(np.float32)
+        return dict(zip(names, rows, strict=True))
 
     def clear(self) -> None:
         """Empty the index, so that it is built anew."""
-        for view in LEXICAL_VIEWS:
+        for view in VIEWS:
             self._db.execute(f"DELETE FROM {view}")
         self._numbers, self._documents, self._sessions, self._faiss = {}, {}, {}, None
-        self.version = 0
+        self._at.clear()
+        self.version, self.asked = 0, Asked()
 
-    def _features(self, number: int, own: Scores, window: Scores, session: Scores) -> Vector:
-        of_session = session[list(self._documents[number][2])].max(initial=0.0)
-        return np.asarray([own[number], window[number], of_session], dtype=np.float32)
+    def _around(self, vector: Vector, numbers: list[int]) -> Matrix:
+        """The best similarity in each one's sessions, and the mean of those on neighbouring turns; ``(K, 2)``."""
+        sessions = {s for n in numbers for s in self._documents[n].sessions}
+        of_session = {s: list({n for at in self._at[s].values() for n in at}) for s in sessions}
+        mates = sorted({n for held in of_session.values() for n in held})
+        similarity = np.zeros(self._next)
+        similarity[mates] = self._rows(mates) @ vector
+        best = {s: similarity[held].max() for s, held in of_session.items()}
+        found = np.zeros((len(numbers), 2), dtype=np.float32)
+        for row, number in enumerate(numbers):
+            places = self._documents[number].places
+            near = {n for s, t in places for step in _STEPS for n in self._at[s].get(t + step, ())} - {number}
+            found[row, 0] = max((best[s] for s, _ in places), default=0.0)
+            found[row, 1] = similarity[list(near)].mean() if near else 0.0
+        return found
+
+    def _traits(self, text: str, numbers: list[int]) -> Matrix:
+        """What each one's evidence shows, some of it only where the query asks for it; shape ``(K, 6)``."""
+        asked = words(text)
+        when = float("when" in asked)
+        return np.asarray(
+            [
+                (float(not t.speakers.isdisjoint(asked)), t.length, t.question, t.timed * when, t.number, t.early)
+                for t in (self._documents[n].traits for n in numbers)
+            ],
+            dtype=np.float32,
+        )
+
+    def _rows(self, numbers: list[int]) -> Matrix:
+        """The embeddings of these numbers, ascending, read from where FAISS keeps them."""
+        import faiss
+
+        held = faiss.vector_to_array(self._faiss.id_map)  # ascending: numbers grow, and what is removed closes up
+        flat: Any = faiss.downcast_index(self._faiss.index)
+        rows: Matrix = faiss.rev_swig_ptr(flat.get_xb(), flat.ntotal * flat.d).reshape(flat.ntotal, flat.d)
+        return rows[np.searchsorted(held, numbers)]
 
     def _best(self, scores: Scores, limit: int, wanted: list[int] | None) -> list[int]:
         """The numbers of the ``limit`` highest scores above 0, ties by memory id."""
@@ -141,11 +217,15 @@ class BankIndex:
         if not count:
             return []
         threshold = np.partition(positive, -count)[-count]
-        close = sorted((-scores[n], self._documents[n][0], n) for n in np.flatnonzero(scores >= threshold).tolist())
+        close = sorted(
+            (-scores[n], self._documents[n].memory_id, n) for n in np.flatnonzero(scores >= threshold).tolist()
+        )
         return [n for _, _, n in close[:count]]
 
     def _matches(self, view: str, expression: str, size: int) -> Scores:
         """BM25 of a view's rows divided by the best, by row number; 0 where none of the words is."""
+        if not expression:
+            return np.zeros(size)
         rows = self._db.execute(f"SELECT rowid, -bm25({view}) FROM {view} WHERE {view} MATCH ?", (expression,))
         found = np.fromiter(rows, dtype=[("number", np.int64), ("score", np.float64)])
         scores = np.zeros(size)
@@ -177,6 +257,9 @@ class BankIndex:
             f"INSERT OR REPLACE INTO {view} (rowid, words) VALUES (?, ?)",
             ((number, spaced(text)) for number, text in rows),
         )
+
+
+_STEPS = tuple(step for step in range(-WINDOW, WINDOW + 1) if step)
 
 
 class IndexCache:

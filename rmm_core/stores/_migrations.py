@@ -75,6 +75,10 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE UNIQUE INDEX turns_by_key ON turns (user_id, session_id, key) WHERE key IS NOT NULL;
     ALTER TABLE feedback ADD COLUMN embeddings BLOB;
     """,
+    """
+    ALTER TABLE feedback ADD COLUMN duel TEXT NOT NULL DEFAULT '[]';
+    CREATE INDEX feedback_by_user ON feedback (user_id);
+    """,
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rmm_core.features import FEATURES
 from rmm_core.types import (
-    LEXICAL_VIEWS,
     Attachment,
     Feedback,
     Matrix,
@@ -27,7 +27,7 @@ SESSION_COLUMNS = (
 )
 TURN_COLUMNS = "session_id, position, role, speaker, text, at, attachments, from_memory"
 MEMORY_COLUMNS = "id, user_id, kind, summary, created_at, updated_at"
-FEEDBACK_COLUMNS = "recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings"
+FEEDBACK_COLUMNS = "recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings, duel"
 
 
 def time_text(at: datetime) -> str:
@@ -120,24 +120,26 @@ def feedback_row(feedback: Feedback) -> tuple[Any, ...]:
         json.dumps(feedback.shown),
         json.dumps(feedback.cited),
         None if feedback.embeddings is None else blob(feedback.embeddings),
+        json.dumps(feedback.duel),
     )
 
 
 def feedback_of(row: tuple[Any, ...]) -> Feedback:
     """A row of ``FEEDBACK_COLUMNS``."""
-    recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings = row
-    query = vector(embedding)
+    recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings, duel = row
+    query, names = vector(embedding), tuple(json.loads(memory_ids))
     return Feedback(
         recall_id=recall_id,
         user_id=user_id,
         embedding=query,
-        memory_ids=tuple(json.loads(memory_ids)),
-        features=_matrix(features, len(LEXICAL_VIEWS)),
+        memory_ids=names,
+        features=_features(features, len(names)),
         noise=vector(noise),
         shown=tuple(json.loads(shown)),
         cited=tuple(json.loads(cited)),
         at=datetime.fromisoformat(at),
-        embeddings=None if embeddings is None else _matrix(embeddings, len(query)),
+        embeddings=None if embeddings is None else vector(embeddings).reshape(len(names), -1),
+        duel=tuple(json.loads(duel)),
     )
 
 
@@ -151,5 +153,7 @@ def vector(packed: bytes) -> Vector:
     return np.frombuffer(packed, dtype="<f4").astype(np.float32, copy=False)
 
 
-def _matrix(packed: bytes, columns: int) -> Matrix:
-    return vector(packed).reshape(-1, columns)
+def _features(packed: bytes, count: int) -> Matrix:
+    """The features of ``count`` memories; those that the version that wrote them did not know yet are 0."""
+    known = vector(packed).reshape(count, -1)
+    return np.pad(known, ((0, 0), (0, len(FEATURES) - known.shape[1])))

@@ -145,7 +145,7 @@ def turns_at(db: sqlite3.Connection, user_id: str, refs: Sequence[TurnRef], port
 def log(db: sqlite3.Connection, feedback: Feedback) -> None:
     """Feedback on a recall counts once, however often it is given; that on a forgotten user's bank not at all."""
     db.execute(
-        f"INSERT OR IGNORE INTO feedback ({FEEDBACK_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE ?"
+        f"INSERT OR IGNORE INTO feedback ({FEEDBACK_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE ?"
         " OR EXISTS (SELECT 1 FROM sessions WHERE user_id = ?)",
         (*feedback_row(feedback), feedback.embeddings is not None, feedback.user_id),
     )
@@ -159,6 +159,26 @@ def logged(db: sqlite3.Connection, after: int, limit: int, user_id: str | None) 
         (after, user_id, user_id, limit),
     )
     return [(row[0], feedback_of(row[1:])) for row in rows]
+
+
+def answered(db: sqlite3.Connection, user_id: str, after: int, limit: int) -> list[tuple[int, Feedback]]:
+    """The newest entries of a user's learning log above ``after``, in order."""
+    rows = db.execute(
+        f"SELECT number, {FEEDBACK_COLUMNS} FROM feedback WHERE user_id = ? AND number > ?"
+        " ORDER BY number DESC LIMIT ?",
+        (user_id, after, limit),
+    ).fetchall()
+    return [(row[0], feedback_of(row[1:])) for row in reversed(rows)]
+
+
+def unlog(db: sqlite3.Connection, last: int, user_id: str | None) -> list[str]:
+    """Take the last entries out of the learning log; whose they were, one name per entry."""
+    rows = db.execute(
+        "DELETE FROM feedback WHERE number IN (SELECT number FROM feedback WHERE ? IS NULL OR user_id = ?"
+        " ORDER BY number DESC LIMIT ?) RETURNING user_id",
+        (user_id, user_id, last),
+    )
+    return [name for (name,) in rows]
 
 
 def learner(db: sqlite3.Connection, scope: str) -> LearnerState | None:

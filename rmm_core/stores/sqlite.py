@@ -16,6 +16,7 @@ from datetime import datetime
 from rmm_core.errors import ConflictError, DimensionError, InputError, NotFoundError, StoreClosedError, StoreError
 from rmm_core.protocols import BankChange, Entry, LearnerState
 from rmm_core.stores import _bank, _talk
+from rmm_core.stores._asked import ASKED
 from rmm_core.stores._index import BankIndex, IndexCache
 from rmm_core.stores._migrations import migrate
 from rmm_core.types import Candidate, Feedback, Kind, Memory, Message, Session, Turn, TurnRef, Vector
@@ -162,7 +163,7 @@ class SQLiteStore:
         index = self._cache.get(user_id)
         with index.lock:
             self._follow(user_id, index)
-            hits = {h.memory_id: h.features for h in index.search(vector, text, limit, kind)}
+            hits = index.search(vector, text, limit, kind)
         entries = self.entries(user_id, list(hits))
         candidates = [
             Candidate(e.memory, e.embedding, hits[i], float(e.embedding @ vector)) for i, e in entries.items()
@@ -205,7 +206,7 @@ class SQLiteStore:
         with self._write() as db:
             for table in ("sessions", "turns", "memories", "evidence", "revisions", "feedback", "banks"):
                 db.execute(f"DELETE FROM {table} WHERE user_id = ?", (user_id,))
-            db.execute("DELETE FROM learners WHERE scope = ?", (f"user:{user_id}",))
+            db.execute("DELETE FROM learners WHERE scope IN (?1, 'good:' || ?1)", (f"user:{user_id}",))
             _release_width(db)
         self._cache.drop(user_id)
         self._scrub(whole=True)
@@ -244,6 +245,7 @@ class SQLiteStore:
                     _bank.set_embedding(db, user_id, memory_id, vector)
                 if embeddings:
                     _bank.raise_version(db, user_id, reset=True)
+            db.execute("DELETE FROM feedback")  # it speaks of the earlier embeddings
 
     # -- learning ------------------------------------------------------------------------
 
@@ -261,6 +263,14 @@ class SQLiteStore:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read() as db:
             return _talk.logged(db, after, limit, user_id)
+
+    def remove_feedback(self, last: int, *, user_id: str | None = None) -> int:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._write() as db:
+            whose = _talk.unlog(db, last, user_id)
+            for name in set(whose) & set(self.users()):
+                _bank.raise_version(db, name, reset=True)
+            return len(whose)
 
     def learner_version(self, scope: str) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -323,10 +333,11 @@ class SQLiteStore:
         """Bring an index up to the bank as it stands; the caller holds the index's lock."""
         with self._read() as db:
             version, reset = _bank.version(db, user_id)
-            if index.version == version:
-                return
             if index.version < reset or version == 0:
                 index.clear()
+            index.asked.add(_talk.answered(db, user_id, index.asked.last, ASKED))
+            if index.version == version:
+                return
             documents, sessions = _bank.documents(db, user_id, index.version)
         index.put(documents, sessions)
         index.version = version

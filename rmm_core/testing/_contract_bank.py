@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rmm_core.errors import ConflictError, DimensionError, NotFoundError
+from rmm_core.features import FEATURES
 from rmm_core.protocols import BankChange, Entry, MemoryStore
 from rmm_core.testing._samples import (
     T0,
@@ -200,13 +201,14 @@ class BankContract:
             ),
         )
         features = {c.memory.id: c.features.tolist() for c in store.search("ann", axis(0), text="zebra", limit=10)}
+        assert {len(row) for row in features.values()} == {len(FEATURES)}
         assert features["m1"][0] == 1.0
         assert features["m3"][0] == 0.0
         assert features["m3"][1] > 0.0  # the zebra is two turns away
         assert features["m4"][1] == 0.0  # and three from here
         assert features["m6"][2] == 1.0  # in the same session
-        assert features["other"] == [0.0, 0.0, 0.0]
-        assert all(0.0 <= f <= 1.0 for row in features.values() for f in row)
+        assert features["other"][:3] == [0.0, 0.0, 0.0]
+        assert all(0.0 <= f <= 1.0 for row in features.values() for f in row[:3])
 
     def test_search_without_words_or_results(self, store: MemoryStore) -> None:
         """Empty banks, empty queries and queries without words are no errors."""

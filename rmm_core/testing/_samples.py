@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from rmm_core.features import FEATURES
 from rmm_core.protocols import BankChange, Entry, MemoryStore
 from rmm_core.types import Feedback, Kind, Memory, Message, Revision, Session, TurnRef, Vector
 
@@ -75,7 +76,7 @@ def a_feedback(user: str, name: str = "recall") -> Feedback:
         user_id=user,
         embedding=axis(1),
         memory_ids=("a", "b", "c"),
-        features=rng.random((3, 3)).astype(np.float32),
+        features=rng.random((3, len(FEATURES))).astype(np.float32),
         noise=rng.random(3).astype(np.float32),
         shown=(0, 2),
         cited=(2,),

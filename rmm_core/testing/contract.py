@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from rmm_core.errors import ConflictError, InputError, NotFoundError, StoreClosedError
+from rmm_core.features import FEATURES, HISTORY
 from rmm_core.protocols import BankChange, Entry, MemoryStore
 from rmm_core.testing._contract_bank import BankContract
 from rmm_core.testing._samples import (
@@ -141,6 +142,9 @@ class MemoryStoreContract(BankContract):
         log = store.feedback()
         assert [f.recall_id for _, f in log] == ["one", "two", "three"]
         assert [f.recall_id for _, f in store.feedback(after=log[0][0], limit=1)] == ["two"]
+        assert log[0][1].duel == ()
+        store.add_feedback(replace(a_feedback("ann", "a duel"), duel=(1, -1)))
+        assert store.feedback()[-1][1].duel == (1, -1)
         given, kept = a_feedback("ann", "one"), log[0][1]
         assert (kept.memory_ids, kept.shown, kept.cited, kept.at) == (
             given.memory_ids,
@@ -150,6 +154,44 @@ class MemoryStoreContract(BankContract):
         )
         for name in ("embedding", "features", "noise"):
             np.testing.assert_array_equal(getattr(kept, name), getattr(given, name))
+
+    def test_the_last_answers_are_taken_back(self, store: MemoryStore) -> None:
+        """The newest, one user's or anybody's, and no more than there are."""
+        for user in ("ann", "bob"):
+            talk(store, user, "s", "x")
+        for user, name in (("ann", "a1"), ("bob", "b1"), ("ann", "a2"), ("bob", "b2"), ("ann", "a3")):
+            store.add_feedback(a_feedback(user, name))
+        assert store.remove_feedback(0) == 0
+        assert store.remove_feedback(1, user_id="nobody") == 0
+        assert store.remove_feedback(1, user_id="bob") == 1
+        assert [f.recall_id for _, f in store.feedback()] == ["a1", "b1", "a2", "a3"]
+        assert store.remove_feedback(2) == 2
+        assert [f.recall_id for _, f in store.feedback()] == ["a1", "b1"]
+        newest = store.feedback()[-1][0]
+        assert store.remove_feedback(9, user_id="ann") == 1
+        assert store.remove_feedback(9) == 1
+        assert store.remove_feedback(9) == 0
+        store.add_feedback(a_feedback("ann", "a1"))
+        assert [n > newest for n, _ in store.feedback()] == [True]  # a number is never given again
+
+    def test_what_answers_cited_is_a_feature_until_it_is_taken_back(self, store: MemoryStore) -> None:
+        """Of their user alone, and for questions like theirs."""
+        history = [FEATURES.index(name) for name in HISTORY]
+        for user in ("ann", "bob"):
+            talk(store, user, "s", "one", "two", "three")
+            store.commit(user, BankChange(0, tuple(an_entry(user, n, n, i, i) for i, n in enumerate("abc"))))
+
+        def seen(user: str, along: int) -> dict[str, list[float]]:
+            hits = store.search(user, axis(along), text="one", limit=5)
+            return {c.memory.id: c.features[history].tolist() for c in hits}
+
+        nothing = {name: [0.0, 0.0] for name in "abc"}
+        assert seen("ann", 1) == seen("bob", 1) == nothing
+        store.add_feedback(a_feedback("ann"))
+        assert seen("ann", 1) == {"a": [0.0, 1.0], "b": [0.0, 0.0], "c": [1.0, 0.0]}
+        assert seen("ann", 2) == seen("bob", 1) == nothing
+        store.remove_feedback(1)
+        assert seen("ann", 1) == nothing
 
     def test_feedback_is_stored_with_its_turns(self, store: MemoryStore) -> None:
         """One transaction: what cannot store the turns does not store the feedback."""

@@ -1,0 +1,181 @@
+"""From the experiments' files to the tables of benchmarks/LEARNER.md, and its plot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from benchmarks.learner.pools import POOLS
+
+Figures: TypeAlias = Mapping[str, Mapping[str, float]]
+Experiments: TypeAlias = Mapping[str, Mapping[str, Any]]
+MAIN = ("coverage@5", "any@5", "all@5", "sessions all@5")
+
+
+def loaded(folder: Path) -> Experiments:
+    """The experiments of a folder by name."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+
+
+def page(found: Experiments) -> str:
+    """All tables there are files for."""
+    parts = [
+        ("Users never seen", unseen_table(found)),
+        ("What citations taught", weights_table(found)),
+        ("The same things asked again", recurring_table(found)),
+        ("Another corpus", transfer_table(found)),
+        ("What each part adds", variants_table(found)),
+        ("Citations of all kinds", harm_table(found)),
+    ]
+    return "\n\n".join(f"## {title}\n\n{content}" for title, content in parts if content)
+
+
+def unseen_table(found: Experiments) -> str:
+    """Fixed rankings, our prior and what was learned, on users held out."""
+    lines = []
+    for name, pool in POOLS.items():
+        e = found.get(f"unseen-{name}")
+        if e is None:
+            continue
+        for fixed, figures in e["fixed"].items():
+            lines.append(_row(f"{pool.label}: {fixed}", figures))
+        lines.append(_row(f"{pool.label}: our prior", e["prior"]))
+        lines.append(_row(f"**{pool.label}: learned from others**", e["learned"], interval=True))
+        lines.append(_row("ahead of our prior", e["gain"], interval=True, sign=True))
+    return _table(["", *MAIN], lines)
+
+
+def weights_table(found: Experiments) -> str:
+    """The weights of the features, where they start and where citations lead."""
+    pools = {name: e for name in POOLS if (e := found.get(f"unseen-{name}"))}
+    if not pools:
+        return ""
+    prior = next(iter(pools.values()))["settings"]["prior"]
+    lines = [
+        [name, f"{start:.2f}", *(f"{e['weights'][name]:.2f}" for e in pools.values())] for name, start in prior.items()
+    ]
+    return _table(["", "start", *(POOLS[name].label for name in pools)], lines)
+
+
+def recurring_table(found: Experiments) -> str:
+    """One pass, and the same again."""
+    lines = []
+    for name, pool in POOLS.items():
+        e = found.get(f"recurring-{name}")
+        if e is None:
+            continue
+        for phase, label in (
+            ("prior", "our prior"),
+            ("first", "while learning, each scored first"),
+            ("again", "again"),
+        ):
+            lines.append(_row(f"{pool.label}: {label}", e[phase], interval=phase != "prior"))
+        lines.append(_row("again, ahead of our prior", e["gain again"], interval=True, sign=True))
+        if name == "turns":
+            figures = e["first"]["any@5, adversarial too"]
+            lines.append(
+                [f"any@5 while learning, adversarial questions too (n = {figures['n']:,})", "", _cell(figures)]
+            )
+    return _table(["", *MAIN], [[*line, *[""] * (len(MAIN) + 1 - len(line))] for line in lines])
+
+
+def transfer_table(found: Experiments) -> str:
+    """How many answers until the other corpus's weights fit."""
+    parts = []
+    for name, e in found.items():
+        if name.startswith("transfer-to-"):
+            fixed = {label: f["coverage@5"]["mean"] for label, f in e["fixed"].items()}
+            best = max(fixed, key=lambda label: fixed[label])
+            lines = [[f"fixed: {label}", f"{value:.3f}"] for label, value in fixed.items()]
+            lines += [[f"after {n} answers", _cell(f["coverage@5"])] for n, f in e["answers"].items()]
+            near = next((n for n, f in e["answers"].items() if f["coverage@5"]["mean"] >= fixed[best] - 0.01), None)
+            reached = f"after {near} answers" if near is not None else "not reached"
+            to = name.removeprefix("transfer-to-")
+            parts.append(
+                f"{_table([f'to {to}', 'coverage@5'], lines)}\n\nWithin 0.01 of the best fixed one: {reached}."
+            )
+    return "\n\n".join(parts)
+
+
+def variants_table(found: Experiments) -> str:
+    """One part left out at a time."""
+    parts = []
+    for name, e in found.items():
+        if name.startswith("variants-"):
+            lines = []
+            for variant, phases in ((k, v) for k, v in e.items() if isinstance(v, dict) and "again" in v):
+                line = [variant]
+                for phase in ("prior", "first", "again"):
+                    ahead = phases.get(f"{phase} ahead")
+                    line.append(f"{phases[phase]['coverage@5']['mean']:.3f}")
+                    line.append(_cell(ahead["coverage@5"], sign=True) if ahead else "")
+                lines.append(line)
+            head = ["before it learns", "", "while learning", "", "again", ""]
+            parts.append(f"{POOLS[name.removeprefix('variants-')].label}\n\n{_table(['coverage@5', *head], lines)}")
+    return "\n\n".join(parts)
+
+
+def harm_table(found: Experiments) -> str:
+    """What is served after citations of all kinds."""
+    e = found.get("harm")
+    if e is None:
+        return ""
+    lines = [
+        [
+            name,
+            _cell(c["after"]["coverage@5"]),
+            _cell(c["ahead of the prior"]["coverage@5"], sign=True),
+            c["ranking"],
+            c["reason"],
+        ]
+        for name, c in e["citations"].items()
+    ]
+    return _table(["citations", "coverage@5 served", "ahead of the prior", "serves", "reason"], lines)
+
+
+def harm_plot(found: Experiments, path: Path) -> None:
+    """Draw what is served over 2,000 answers, and which ranking serves it."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    import matplotlib.pyplot as plt
+
+    mpl.rcParams["svg.hashsalt"] = path.stem  # the same figures, the same file
+    mpl.rcParams["svg.fonttype"] = "none"
+    e = found["harm"]
+    figure, (above, below) = plt.subplots(2, 1, figsize=(7, 5), sharex=True, height_ratios=(3, 2))
+    for name, c in e["citations"].items():
+        steps = [point["answers"] for point in c["served"]]
+        (line,) = above.plot(steps, [point["coverage@5"] for point in c["served"]], label=name, linewidth=1.4)
+        below.plot(steps, [point["learned"] for point in c["served"]], color=line.get_color(), linewidth=1.4)
+    above.axhline(e["prior"]["coverage@5"]["mean"], color="black", linestyle=":", label="the prior, all questions")
+    above.set_ylabel("coverage@5 of what is served")
+    below.set_ylabel("share of answers that\nthe learned ranking serves")
+    below.set_xlabel("answers (simulated citations)")
+    above.legend(frameon=False, fontsize=7, ncols=2)
+    for axes in (above, below):
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def _row(label: str, figures: Figures, *, interval: bool = False, sign: bool = False) -> list[str]:
+    return [label, *(_cell(figures[m], interval=interval, sign=sign) for m in MAIN)]
+
+
+def _cell(figures: Mapping[str, float], *, interval: bool = True, sign: bool = False) -> str:
+    form = "+.3f" if sign else ".3f"
+    mean = f"{figures['mean']:{form}}"
+    return f"{mean} [{figures['low']:{form}}, {figures['high']:{form}}]" if interval else mean
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    if not lines:
+        return ""
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
