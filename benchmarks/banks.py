@@ -117,7 +117,8 @@ def _code() -> str:
 
 
 _RANKS = frozenset(
-    "_asked _index _traits features guard learned learning regression reranker retrospective scoring trainer".split()
+    {"_asked", "_index", "_traits", "features", "guard", "learned", "learning", "places", "regression", "reranker"}
+    | {"retrospective", "scoring", "trainer"}
 )
 """Files of the core that only read what a bank holds."""
 

@@ -26,6 +26,7 @@ from rmm_core import RMMConfig
 from rmm_core.features import FEATURES
 from rmm_core.learned import Learned
 from rmm_core.learning import Example, update
+from rmm_core.places import Places
 from rmm_core.regression import RewardRegression
 from rmm_core.reranker import Reranker, Weights, start_mix
 from rmm_core.scoring import rewards
@@ -67,13 +68,14 @@ def measured(width: int, repeat: int) -> dict[str, float]:
     small = (rng.normal(size=(2, width, width)) * 0.001).astype(np.float32)
     weights = Weights(small[0], small[1], start_mix(config))
     batch = [example(rng, width) for _ in range(BATCH)]
+    places = Places.unknown()
     np.testing.assert_allclose(
-        update(weights, batch, config).w_q, by_autograd(weights, batch, config)[0], rtol=1e-3, atol=1e-5
+        update(weights, batch, places, config).w_q, by_autograd(weights, batch, places, config)[0], rtol=1e-3, atol=1e-5
     )
     written, autograd, regression = medians(
         repeat,
-        lambda: update(weights, batch, config),
-        lambda: by_autograd(weights, batch, config),
+        lambda: update(weights, batch, places, config),
+        lambda: by_autograd(weights, batch, places, config),
         lambda: regressed(weights, batch, config),
     )
     start = Learned.start(width, config)
@@ -96,15 +98,15 @@ def example(rng: np.random.Generator, width: int) -> Example:
     return Example(rows[0], rows[1:], features, none, tuple(range(SHOWN)), (0, 2))
 
 
-def by_autograd(weights: Weights, batch: Sequence[Example], config: RMMConfig) -> list[Any]:
+def by_autograd(weights: Weights, batch: Sequence[Example], places: Places, config: RMMConfig) -> list[Any]:
     """The same step with torch's gradients of the objective."""
     w_q, w_m = (torch.tensor(w, requires_grad=True) for w in (weights.w_q, weights.w_m))
     parts = []
     for e in batch:
         q, m = torch.from_numpy(e.query), torch.from_numpy(e.candidates)
         logits = config.logit_scale * float(weights.mix[0]) * ((m + m @ w_m.T) @ (q + w_q @ q))
-        uncited = [i for i in e.shown if i not in e.cited]
-        parts.append(logits[list(e.cited)].mean() - logits[uncited].mean())
+        unusual = np.isin(e.shown, e.cited) - places.usual(len(e.shown))
+        parts.append((torch.from_numpy(unusual - unusual.mean()).float() * logits[list(e.shown)]).sum())
     torch.stack(parts).mean().backward()
     kept = 1.0 - config.anchor
     with torch.no_grad():

@@ -87,7 +87,7 @@ class RMMConfig:
     temperature: float = 0.5
     baseline: float = 0.5
     estimator: Literal["contrast", "listwise", "reinforce"] = "contrast"
-    learning_rate: float = 0.01
+    learning_rate: float = 0.015
     ridge: float = 3.0
     forget: float = 1e-3
     batch_size: int = 4

@@ -33,7 +33,8 @@ class FeatureWeights:
         dated: 1 when the query asks when, and its evidence holds a word of time. English alone; 0 elsewhere.
         number: 1 when its evidence holds a figure.
         early: How early in its session it was said: 1 at the first turn, 1/2 at the fifth, 1/3 at the ninth.
-        cited: How similar to the query an earlier question is whose answer cited it; 0 for unlike ones.
+        cited: How similar to the query an earlier question is whose answer cited it, 0 for unlike ones; less, where the
+            answers nearly always cite what stands at its place.
         passed_over: How similar an earlier question is whose answer was shown it and did not cite it; less, where
             the answers hardly ever cite what stands at its place.
     """

@@ -7,9 +7,10 @@ Citations that have to do with relevance agree with the ranking that served, whi
 time, and those of a model that cites whatever comes last, never. Without agreement nothing learned serves.
 
 *Duels.* Before a share of the answers, the two rankings share the places of the slate that they fill differently: for
-each such place a coin tells whose choice is shown there. Then each choice of either side has an even chance, at the
-same place, and twice the difference of the citations that both sides collect is an unbiased estimate of what one slate
-is ahead of the other by, as long as whether a memory is cited does not hang on what stands beside it.
+each such place a coin tells whose choice is shown there. Each choice of either side then has an even chance, at the
+same place as its rival, whichever side serves; twice the difference of the citations that both sides collect is an
+unbiased estimate of how many more the learned ranking's choices would get in those places, as long as whether a memory
+is cited does not hang on what stands beside it.
 """
 
 from __future__ import annotations
@@ -94,6 +95,12 @@ class Guard:
         """Whether the learned ranking loses its duels."""
         d = self.duels
         return d.count >= _ENOUGH_DUELS and d.mean + _SURE * d.error < 0.0
+
+    @property
+    def wins(self) -> bool:
+        """Whether the learned ranking is ahead in its duels, and may serve."""
+        d = self.duels
+        return self.believes and d.count >= _ENOUGH_DUELS and d.mean > 0.0
 
     @property
     def verdict(self) -> Verdict:

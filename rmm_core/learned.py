@@ -11,6 +11,7 @@ from rmm_core.config import RMMConfig
 from rmm_core.errors import InputError
 from rmm_core.features import SCORED_BY
 from rmm_core.guard import Guard, RunningMean, Verdict
+from rmm_core.places import Places
 from rmm_core.regression import RewardRegression
 from rmm_core.reranker import Reranker, Weights, start_mix
 from rmm_core.types import LearnerStatus
@@ -24,6 +25,7 @@ class Learned:
         reranker: The learned weights.
         prior: The weights that owe nothing to citations.
         regression: What the weights of the features follow from.
+        places: How often memories are cited at each place.
         guard: Whether what was learned may serve.
         updates: Steps taken.
         cursor: The last entry of the learning log that was learned from.
@@ -34,6 +36,7 @@ class Learned:
     reranker: Reranker
     prior: Reranker
     regression: RewardRegression
+    places: Places = field(default_factory=Places.unknown)
     guard: Guard = field(default_factory=Guard)
     updates: int = 0
     cursor: int = 0
@@ -72,6 +75,7 @@ class Learned:
             start,
             reranker=Reranker(weights, start.reranker.logit_scale),
             regression=self.regression,
+            places=self.places,
             updates=self.updates,
             cursor=self.cursor,
         )
@@ -85,6 +89,7 @@ class Learned:
             reranker=np.frombuffer(self.reranker.state(), dtype=np.uint8),
             scatter=self.regression.scatter,
             product=self.regression.product,
+            places=np.stack([self.places.shown, self.places.cited]),
             numbers=np.asarray(numbers, dtype=np.float64),
         )
         return buffer.getvalue()
@@ -107,6 +112,7 @@ class Learned:
             with np.load(io.BytesIO(content), allow_pickle=False) as packed:
                 reranker = Reranker.load(packed["reranker"].tobytes(), config.logit_scale)
                 regression = RewardRegression(packed["scatter"], packed["product"])
+                places = Places(*packed["places"])
                 numbers = packed["numbers"].tolist()
             guard = Guard(RunningMean(*numbers[:3]), RunningMean(*numbers[3:6]))
             updates, cursor, good_at = map(int, numbers[6:])
@@ -119,6 +125,7 @@ class Learned:
             start,
             reranker=reranker,
             regression=regression,
+            places=places,
             guard=guard,
             updates=updates,
             cursor=cursor,

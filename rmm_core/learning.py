@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmm_core.config import RMMConfig
+from rmm_core.places import Places
 from rmm_core.reranker import Reranker, Weights
 from rmm_core.scoring import adapt, rewards, selection_probabilities
 from rmm_core.types import Matrix, Vector
@@ -34,6 +36,7 @@ class Example:
         noise: The Gumbel noise of the draw, shape ``(K,)``; zeros when greedy.
         shown: Positions of the memories shown, in the order they were shown in.
         cited: Positions of the memories cited; a part of ``shown``.
+        duel: Whose choice each of ``shown`` was; see :attr:`rmm_core.types.Feedback.duel`.
     """
 
     query: Vector
@@ -42,6 +45,7 @@ class Example:
     noise: Vector
     shown: tuple[int, ...]
     cited: tuple[int, ...]
+    duel: tuple[int, ...] = ()
 
 
 def reinforce(noisy: Vector, shown: Sequence[int], rewarded: Vector, *, baseline: float, temperature: float) -> Vector:
@@ -60,20 +64,26 @@ def listwise(logits: Vector, shown: Sequence[int], cited: Sequence[int]) -> Vect
     return slopes
 
 
-def contrast(count: int, shown: Sequence[int], cited: Sequence[int]) -> Vector:
-    """The gradient of the mean logit of the cited memories minus that of the shown ones that were not cited.
+def contrast(count: int, shown: Sequence[int], cited: Sequence[int], usual: NDArray[np.floating]) -> Vector:
+    """Whether each shown memory was cited, less what is usual at its place, less the mean of that over the slate.
 
-    Listwise to first order, taken at uniform odds: its mean is zero when citations are random, so noise
-    moves the adapters nowhere in particular, where a softmax would unlearn the ranking it starts from.
+    Eq. 3 at even odds, with a baseline for each place: its mean is zero when citations are random, or hang on the
+    place alone, so that these move the adapters nowhere in particular, where a softmax would unlearn the ranking it
+    starts from.
+
+    Args:
+        count: K.
+        shown: Positions, in order.
+        cited: Those of them that were cited.
+        usual: The share that is cited at each place of the slate.
     """
+    unusual = np.isin(shown, cited) - usual
     slopes = np.zeros(count, dtype=np.float32)
-    uncited = [i for i in shown if i not in cited]
-    slopes[list(cited)] = 1.0 / len(cited)
-    slopes[uncited] = -1.0 / len(uncited)
+    slopes[list(shown)] = unusual - unusual.mean()
     return slopes
 
 
-def slopes(example: Example, weights: Weights, config: RMMConfig) -> Vector | None:
+def slopes(example: Example, weights: Weights, places: Places, config: RMMConfig) -> Vector | None:
     """How each logit of one answered query should change, shape ``(K,)``; None when it teaches nothing.
 
     Both ``"contrast"`` and ``"listwise"`` learn from the difference between what was cited and what was shown and was
@@ -87,12 +97,12 @@ def slopes(example: Example, weights: Weights, config: RMMConfig) -> Vector | No
     if not e.cited or len(e.cited) == len(e.shown):
         return None
     if config.estimator == "contrast":
-        return contrast(len(e.candidates), e.shown, e.cited)
+        return contrast(len(e.candidates), e.shown, e.cited, places.usual(len(e.shown)))
     logits = config.logit_scale * Reranker(weights).score(e.query, e.candidates, e.features)
     return listwise(logits, e.shown, e.cited)
 
 
-def update(weights: Weights, batch: Sequence[Example], config: RMMConfig) -> Weights:
+def update(weights: Weights, batch: Sequence[Example], places: Places, config: RMMConfig) -> Weights:
     """One step of gradient ascent on the mean objective of a batch, by the adapters.
 
     With ``s_i = q'^T m'_i``, a slope ``c_i`` on each ``s_i`` is ``(sum c_i m'_i) q^T`` on ``W_q`` and
@@ -101,9 +111,10 @@ def update(weights: Weights, batch: Sequence[Example], config: RMMConfig) -> Wei
     Args:
         weights: The weights to improve; not written into.
         batch: Answered queries.
+        places: How often memories were cited at each place, before these.
         config: Step size, estimator, anchor.
     """
-    taught = [(e, s) for e in batch if (s := slopes(e, weights, config)) is not None]
+    taught = [(e, s) for e in batch if (s := slopes(e, weights, places, config)) is not None]
     if not taught or not config.learning_rate:
         return weights
     scale = config.learning_rate * config.logit_scale * float(weights.mix[0]) / len(taught)

@@ -19,6 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rmm_core.places import PLACES
 from rmm_core.types import Vector
 
 Columns: TypeAlias = NDArray[np.floating]
@@ -67,8 +68,10 @@ class RewardRegression:
             start: Where they start, shape ``(n,)``.
             ridge: Added to the scatter: how much answers must say before the weights move.
         """
-        moved = np.linalg.solve(self.scatter + ridge * np.eye(len(self.product)), self.product)
+        held = np.full(len(self.product), _HARDLY)  # places explain all they can, or features would for them
+        held[: len(start)] = ridge
+        moved = np.linalg.solve(self.scatter + np.diag(held), self.product)
         return np.asarray(start + moved[: len(start)], dtype=np.float32)
 
 
-PLACES = 10  # of a slate; those further down share the last
+_HARDLY = 1e-6  # for places that never had a memory, of which the scatter says nothing

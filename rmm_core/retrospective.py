@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import zip_longest
 
 import numpy as np
 
@@ -95,7 +96,8 @@ class Recaller:
         for i in ranking.order.tolist():
             evidence = found[i].memory.evidence
             good = self._config.floor is None or ranking.scores[i] >= self._config.floor
-            if len(slate) < m and good and not (evidence and held.issuperset(evidence)):
+            new = not (self._config.features and evidence and held.issuperset(evidence))
+            if len(slate) < m and good and new:
                 slate.append(i)
                 held.update(evidence)
         return slate
@@ -128,10 +130,13 @@ def shared(
     """
     mixed, sides = list(slate), {}
     own, others = [i for i in slate if i not in rival], [i for i in rival if i not in slate]
-    for mine, theirs in zip(own, others, strict=False):  # a floor can leave them of unequal length
+    for mine, theirs in zip_longest(own, others):  # a floor can leave them of unequal length: then the rival is nothing
         won = rng.random() < 0.5
-        mixed[mixed.index(mine)] = mine if won else theirs
-        sides[mine if won else theirs] = side if won else -side
+        place = len(mixed) if mine is None else mixed.index(mine)
+        shown = mine if won else theirs
+        mixed[place : place + 1] = [] if shown is None else [shown]
+        if shown is not None:
+            sides[shown] = side if won else -side
     return mixed, sides
 
 

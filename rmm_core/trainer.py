@@ -70,7 +70,7 @@ class Trainer:
         """Take the last answers out of the log and learn anew from what is left; how many there were."""
         with self._learning:
             found = self._store.remove_feedback(last, user_id=user_id)
-            begun = [(name, self._begin(name, lambda state, start: start)) for name in self._learners() if found]
+            begun = [(name, self._begin(name, self._first)) for name in self._learners() if found]
         for name, width in begun:
             if width is not None:
                 self.catch_up(name, width)
@@ -80,22 +80,49 @@ class Trainer:
         """Begin anew with another embedder's vectors, but for how much each feature counts."""
         with self._learning:
             for name in self._learners():
-                self._begin(name, Learned.for_other_embeddings)
+                self._begin(name, self._kept)
 
     def _learners(self) -> list[str]:
         """A user of each learner that there may be."""
         return [""] if self._config.learner_scope == "store" else list(self._store.users())
 
-    def _begin(self, user_id: str, anew: Callable[[Learned, Learned], Learned]) -> int | None:
-        """Save what ``anew`` makes of a learner's state and of its start; the width, None when nothing was learned."""
+    def _begin(self, user_id: str, anew: Callable[[str, Learned], Learned]) -> int | None:
+        """Save what ``anew`` makes of a learner's scope and state; the width, None when nothing was learned."""
         scope = self._scope(user_id)
-        saved = self._store.learner_state(scope)
+        while True:
+            saved = self._store.learner_state(scope)
+            state = None if saved is None else self._unpacked(saved)
+            if state is None:
+                return None
+            try:
+                self._save(scope, replace(anew(scope, state), version=state.version))
+                return state.reranker.width
+            except ConflictError:
+                logger.info("another process learned meanwhile; once more")
+
+    def _first(self, scope: str, state: Learned) -> Learned:
+        """Where the log begins: the start, or what was kept when the embedder changed."""
+        base = self._kept_as(f"base:{scope}", state.reranker.width)
+        return base or Learned.start(state.reranker.width, self._config)
+
+    def _kept(self, scope: str, state: Learned) -> Learned:
+        """What holds for another embedder, noted as where the log, which is empty now, begins."""
+        kept = state.for_other_embeddings(Learned.start(state.reranker.width, self._config))
+        self._keep(f"base:{scope}", kept)
+        return kept
+
+    def _keep(self, name: str, state: Learned) -> None:
+        """Save a state beside the learner's own."""
+        try:
+            self._store.save_learner_state(name, state.pack(), base_version=self._store.learner_version(name))
+        except ConflictError:
+            logger.info("another process kept a state as %s first", name)
+
+    def _kept_as(self, name: str, width: int) -> Learned | None:
+        """The state that was kept under a name, unless its embeddings are of another width."""
+        saved = self._store.learner_state(name)
         state = None if saved is None else self._unpacked(saved)
-        if state is None:
-            return None
-        width = state.reranker.width
-        self._save(scope, anew(state, Learned.start(width, self._config, version=state.version)))
-        return width
+        return state if state is not None and state.reranker.width == width else None
 
     def forget(self, user_id: str) -> None:
         """Let go of what is held of a user."""
@@ -105,21 +132,22 @@ class Trainer:
     def _step(self, scope: str, state: Learned, batch: list[tuple[int, Feedback]]) -> Learned:
         """The state after one batch."""
         c = self._config
-        width = state.reranker.width
-        examples = [(e, f.duel) for _, f in batch if (e := self._example(f, width)) is not None]
-        guard, regression = state.guard, state.regression
-        for e, duel in examples:
-            guard = guard.observe(e.shown, e.cited, duel)
+        examples = [e for _, f in batch if (e := self._example(f, state.reranker.width)) is not None]
+        guard, regression, places = state.guard, state.regression, state.places
+        for e in examples:
+            guard = guard.observe(e.shown, e.cited, e.duel)
+            places = places.add((i in e.cited for i in e.shown), forget=c.forget)
             if c.features:
                 columns = state.reranker.columns(e.query, e.candidates, e.features)[list(e.shown)]
                 regression = regression.add(columns, rewards(e.shown, e.cited), forget=c.forget)
-        weights = update(state.reranker.weights, [e for e, _ in examples], c)
+        weights = update(state.reranker.weights, examples, state.places, c)
         if c.features:
             weights = replace(weights, mix=regression.weights(start_mix(c), ridge=c.ridge))
         after = replace(
             state,
             reranker=Reranker(weights, c.logit_scale),
             regression=regression,
+            places=places,
             guard=guard,
             updates=state.updates + 1,
             cursor=batch[-1][0],
@@ -133,24 +161,18 @@ class Trainer:
             logger.warning("the %s ranking serves from here on: %s", verdict.ranking, verdict.reason)
         if after.guard.loses and not before.guard.loses:
             return self._back(scope, after)
-        if verdict.ranking == "learned" and after.guard.duels.mean > 0 and after.updates - after.good_at >= _GOOD_EVERY:
-            good_scope = f"good:{scope}"
+        if after.guard.wins and after.updates - after.good_at >= _GOOD_EVERY:
             after = replace(after, good_at=after.updates)
-            try:
-                version = self._store.learner_version(good_scope)
-                self._store.save_learner_state(good_scope, after.pack(), base_version=version)
-            except ConflictError:
-                logger.info("another process kept a good state first")
+            self._keep(f"good:{scope}", after)
         return after
 
     def _back(self, scope: str, now: Learned) -> Learned:
-        """What was learned when it was last known to be good, to prove itself anew; the start when it never was."""
-        saved = self._store.learner_state(f"good:{scope}") if now.good_at else None
-        earlier = None if saved is None else self._unpacked(saved)
-        if earlier is None or earlier.reranker.width != now.reranker.width:
-            earlier = Learned.start(now.reranker.width, self._config)
+        """What was learned when it last won, to prove itself anew; where learning began when it never did."""
+        width = now.reranker.width
+        good = self._kept_as(f"good:{scope}", width) if now.good_at else None
+        earlier = good or Learned.start(width, self._config)
         logger.warning("the reranker goes back to what it was after %d updates", earlier.updates)
-        duels = RunningMean() if now.good_at else now.guard.duels
+        duels = RunningMean() if good else now.guard.duels
         return replace(
             now,
             reranker=earlier.reranker,
@@ -173,7 +195,8 @@ class Trainer:
             held = dict(zip(feedback.memory_ids, feedback.embeddings, strict=True))
         left = [i for i, name in enumerate(feedback.memory_ids) if name in held]
         place = {old: new for new, old in enumerate(left)}
-        shown = tuple(place[i] for i in feedback.shown if i in place)
+        duel = feedback.duel or (0,) * len(feedback.shown)
+        shown = {place[i]: side for i, side in zip(feedback.shown, duel, strict=True) if i in place}
         if not shown or len(feedback.embedding) != width:
             return None
         return Example(
@@ -181,8 +204,9 @@ class Trainer:
             candidates=np.stack([held[feedback.memory_ids[i]] for i in left]),
             features=feedback.features[left],
             noise=feedback.noise[left],
-            shown=shown,
+            shown=tuple(shown),
             cited=tuple(place[i] for i in feedback.cited if i in place),
+            duel=tuple(shown.values()),
         )
 
     def _state(self, scope: str, width: int) -> Learned:

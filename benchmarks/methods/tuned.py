@@ -13,6 +13,7 @@ from benchmarks.methods.units import Dense, Size, UnitRetrieval
 from rmm_core import Embedder, RMMConfig
 from rmm_core.features import FEATURES
 from rmm_core.learning import Example, update
+from rmm_core.places import Places
 from rmm_core.reranker import Weights
 from rmm_core.types import Vector
 
@@ -59,6 +60,6 @@ class TunedRetriever(UnitRetrieval):
             Example(query, pool.rows, none, none[:, 0], tuple(shown), tuple(shown[n - 1] for n in cited))
         )
         if len(self._batch) == self._config.batch_size:
-            stepped = update(self._weights, self._batch, self._config)
+            stepped = update(self._weights, self._batch, Places.unknown(), self._config)
             self._weights = replace(stepped, w_m=self._weights.w_m)
             self._batch = []

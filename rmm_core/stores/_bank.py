@@ -113,8 +113,16 @@ def entries(db: sqlite3.Connection, user_id: str, memory_ids: Sequence[str] | No
 
 
 def documents(db: sqlite3.Connection, user_id: str, after: int) -> tuple[list[Document], dict[str, str]]:
-    """What an index of version ``after`` lacks: changed memories, and the texts of their sessions."""
-    changed = [i for (i,) in db.execute("SELECT id FROM memories WHERE user_id = ? AND version > ?", (user_id, after))]
+    """What an index of version ``after`` lacks: the memories and texts of sessions where something changed."""
+    changed = [
+        i
+        for (i,) in db.execute(
+            "SELECT DISTINCT memory_id FROM evidence WHERE user_id = ?1 AND session_id IN (SELECT session_id FROM"
+            " evidence JOIN memories ON id = memory_id AND memories.user_id = ?1 WHERE evidence.user_id = ?1"
+            " AND version > ?2) UNION SELECT id FROM memories WHERE user_id = ?1 AND version > ?2",
+            (user_id, after),
+        )
+    ]
     found = sorted(entries(db, user_id, changed), key=lambda e: e.memory.id)
     sessions = {ref.session_id for e in found for ref in e.memory.evidence}
     turns = {s: _session_turns(db, user_id, s) for s in sorted(sessions)}

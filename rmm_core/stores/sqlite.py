@@ -206,7 +206,7 @@ class SQLiteStore:
         with self._write() as db:
             for table in ("sessions", "turns", "memories", "evidence", "revisions", "feedback", "banks"):
                 db.execute(f"DELETE FROM {table} WHERE user_id = ?", (user_id,))
-            db.execute("DELETE FROM learners WHERE scope IN (?1, 'good:' || ?1)", (f"user:{user_id}",))
+            db.execute("DELETE FROM learners WHERE scope IN (?1, 'good:' || ?1, 'base:' || ?1)", (f"user:{user_id}",))
             _release_width(db)
         self._cache.drop(user_id)
         self._scrub(whole=True)
@@ -229,7 +229,8 @@ class SQLiteStore:
     def users(self) -> Iterator[str]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read() as db:
-            rows = db.execute("SELECT user_id FROM sessions UNION SELECT user_id FROM banks ORDER BY 1").fetchall()
+            names = " UNION ".join(f"SELECT user_id FROM {table}" for table in ("sessions", "banks", "feedback"))
+            rows = db.execute(f"{names} ORDER BY 1").fetchall()
         return iter([user_id for (user_id,) in rows])
 
     def reembed(self, banks: dict[str, tuple[int, dict[str, Vector]]]) -> None:
@@ -268,7 +269,7 @@ class SQLiteStore:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._write() as db:
             whose = _talk.unlog(db, last, user_id)
-            for name in set(whose) & set(self.users()):
+            for name in {name for name in whose if _bank.version(db, name)[0]}:
                 _bank.raise_version(db, name, reset=True)
             return len(whose)
 
