@@ -32,7 +32,7 @@ LOWEST := langchain-core==1.0.0 langchain==1.0.0 langchain-classic==1.0.0 langgr
 	llama-index-core==0.14.15 pydantic==2.13.5
 lowest: install
 	@test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
-	@$(VENV)-lowest/bin/python -m pip install -q --disable-pip-version-check $(LOWEST) torch==2.13.0 \
+	@$(VENV)-lowest/bin/python -m pip install -q --disable-pip-version-check $(LOWEST) \
 		langgraph-checkpoint-sqlite hypothesis pytest pytest-asyncio pytest-socket pytest-timeout -e .
 	$(VENV)-lowest/bin/python -m pytest tests/langchain tests/llamaindex tests/test_story.py $(ARGS)
 
@@ -40,6 +40,7 @@ lowest: install
 bench: install
 	$(BIN)/python -m benchmarks.small $(ARGS)
 	$(BIN)/python -m benchmarks.core_latency
+	$(BIN)/python -m benchmarks.learner_cost
 	$(BIN)/python -m benchmarks.langchain_import
 
 demo: install

@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks import run
 from benchmarks.learner.experiments import Corpus, harm, recurring, transfer, unseen, variants
+from benchmarks.learner.labelled import labelled
 from benchmarks.learner.pools import POOLS
 from benchmarks.options import CACHE, OWN_RESULTS, told
 from benchmarks.records import made, write_whole
@@ -71,6 +72,7 @@ def experiments(corpus: Callable[[str], Corpus], say: Callable[[str], None]) -> 
         )
     for name in ("mixed", "longmemeval"):
         found[f"variants-{name}"] = partial(lambda p: variants(corpus(p.dataset), p, say), POOLS[name])
+        found[f"labelled-{name}"] = partial(lambda p: labelled(corpus(p.dataset), p, say), POOLS[name])
     found["harm"] = lambda: harm(corpus("locomo"), POOLS["mixed"], say)
     return found
 

@@ -23,6 +23,7 @@ def page(found: Experiments) -> str:
     """All tables there are files for."""
     parts = [
         ("Users never seen", unseen_table(found)),
+        ("What all labels would give", labelled_table(found)),
         ("What citations taught", weights_table(found)),
         ("The same things asked again", recurring_table(found)),
         ("Another corpus", transfer_table(found)),
@@ -44,6 +45,18 @@ def unseen_table(found: Experiments) -> str:
         lines.append(_row(f"{pool.label}: our prior", e["prior"]))
         lines.append(_row(f"**{pool.label}: learned from others**", e["learned"], interval=True))
         lines.append(_row("ahead of our prior", e["gain"], interval=True, sign=True))
+    return _table(["", *MAIN], lines)
+
+
+def labelled_table(found: Experiments) -> str:
+    """Weights fitted to every label of other users' questions."""
+    lines = [
+        _row(f"{POOLS[name.removeprefix('labelled-')].label}: {label}", figures, interval=True)
+        for name, e in found.items()
+        if name.startswith("labelled-")
+        for label, figures in e.items()
+        if label.startswith("labels of")
+    ]
     return _table(["", *MAIN], lines)
 
 

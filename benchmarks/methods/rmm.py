@@ -27,7 +27,8 @@ class RMM:
         config: Its settings; ``unfiled`` also says which bank.
         topics: Who extracts; with ``"none"`` and ``unfiled`` it is a bank of turns.
         learns: Whether citations train the reranker. If not, the prior serves.
-        pretraining: Makes the weights that learning starts from.
+        pretraining: Makes the weights that learning starts from, and that serve from the first question on: a guard,
+            which waits for citations, is off then.
         hidden: Features that are 0 for every memory, to see what they are good for.
     """
 
@@ -41,6 +42,8 @@ class RMM:
         pretraining: Pretraining | None = None,
         hidden: Collection[str] = (),
     ) -> None:
+        if pretraining is not None:
+            config = replace(config, guard=False)
         self.learns = learns
         self.settings = config.to_dict() | ({"pretraining": pretraining.rates()} if pretraining else {})
         self.trained_on: frozenset[str] = frozenset()

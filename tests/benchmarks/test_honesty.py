@@ -170,27 +170,32 @@ def test_who_does_not_learn_is_asked_once_in_the_order_of_the_file(seed):
     assert again == []
 
 
-def test_citations_teach_what_answers(make):
-    first, again = run(make("rr"), misled(16))
+def unguarded(tmp_path, features=False):
+    """This package's memory of turns, in which what was learned serves at once."""
+    return RMM(banks(tmp_path / "banks"), RMMConfig(features=features, guard=False), "none", learns=True)
+
+
+def test_citations_teach_what_answers(make, tmp_path):
+    first, again = run(make(unguarded(tmp_path)), misled(16))
     assert sum(row.at(1).all for row in again) > sum(row.at(1).all for row in first)
 
 
-@pytest.mark.parametrize("name", ["rr", "rmm"])
-def test_a_seed_decides_the_order_and_what_is_learned_in_it(make, name):
+@pytest.mark.parametrize("features", [False, True])
+def test_a_seed_decides_the_order_and_what_is_learned_in_it(make, tmp_path, features):
     talk = misled(16)
     query = talk.questions[0].text
 
     def scores(method):
         """What each candidate scores."""
-        found = method._opened.recall(talk.name, query)
+        found = method.memory.recall(talk.name, query)
         return {c.memory.summary: c.score for c in found.candidates}
 
-    methods = [make(name) for _ in range(3)]
+    methods = [make(unguarded(tmp_path, features)) for _ in range(3)]
     one, same, other = (run(m, talk, seed=seed) for m, seed in zip(methods, (1, 1, 2), strict=True))
-    assert [m._opened.status(talk.name).updates for m in methods] == [4, 4, 4]
+    assert [m.memory.status(talk.name).learner.updates for m in methods] == [4, 4, 4]
     assert one == same
     assert [row.question for row in one[0]] != [row.question for row in other[0]]
-    untaught = scores(make(name, talk))
+    untaught = scores(make(unguarded(tmp_path, features), talk))
     assert scores(methods[0]) == scores(methods[1])
     assert scores(methods[0]) != pytest.approx(untaught, abs=1e-4)
     assert scores(methods[0]) != scores(methods[2])
@@ -290,7 +295,7 @@ def places(method, talk, ids):
 
 def on_turns(tmp_path, *, learns=False, pretraining=None):
     """This package's ranking of all turns by embedding."""
-    config = RMMConfig(lexical=False, top_k=50)
+    config = RMMConfig(features=False, top_k=50)
     return RMM(banks(tmp_path / "banks"), config, "none", learns=learns, pretraining=pretraining)
 
 
@@ -313,7 +318,7 @@ def test_learning_goes_on_from_pretrained_weights(make, tmp_path):
     talk = renamed(16)
     method = make(on_turns(tmp_path, learns=True, pretraining=LITTLE))
     run(method, talk)
-    assert method._opened.status(talk.name).updates == 2
+    assert method.memory.status(talk.name).learner.updates == 2
     assert np.mean(places(method, talk, method.trained_on)) < 1
 
 
