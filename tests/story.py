@@ -83,7 +83,7 @@ def outcome(memory):
     bank = [(m.kind, m.summary, m.evidence) for m in memory.memories(USER)]
     cited = [[memory.get(USER, f.memory_ids[i]).summary for i in f.cited] for _, f in memory.store.feedback(limit=50)]
     status = memory.status(USER)
-    return {"turns": turns, "bank": bank, "cited": cited, "updates": status.updates, "pending": status.pending}
+    return {"turns": turns, "bank": bank, "cited": cited, "updates": status.learner.updates, "pending": status.pending}
 
 
 def check(memory):

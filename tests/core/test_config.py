@@ -8,6 +8,7 @@ import pytest
 
 from rmm_core.config import RMMConfig
 from rmm_core.errors import ConfigError
+from rmm_core.features import FeatureWeights
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,10 @@ from rmm_core.errors import ConfigError
         ({"learning_rate": -1}, "learning_rate must be a finite number of at least 0"),
         ({"learning_rate": "fast"}, "learning_rate"),
         ({"learning_rate": float("nan")}, "learning_rate"),
-        ({"anchor": 1.0}, "anchor must be between 0 and 1"),
+        ({"anchor": 1.0}, "anchor must be at least 0 and below 1"),
+        ({"forget": 1.0}, "forget must be at least 0 and below 1"),
+        ({"duels": 1.1}, "duels must be between 0 and 1"),
+        ({"ridge": 0.0}, "ridge must be a finite number above 0"),
         ({"serving": "gready"}, "serving is one of 'greedy', 'sampled'"),
         ({"serving": ["greedy"]}, "serving is one of"),
         ({"estimator": "ppo"}, "estimator is one of"),
@@ -33,12 +37,14 @@ from rmm_core.errors import ConfigError
         ({"piece_turns": 2, "piece_overlap": 2}, "piece_overlap"),
         ({"piece_turns": 0}, "piece_turns"),
         ({"prompt_tokens": 0}, "prompt_tokens must be None or"),
-        ({"own_weight": float("inf")}, "own_weight"),
+        ({"own_weight": 0.3}, "no setting 'own_weight'"),
+        ({"prior": FeatureWeights(own=float("inf"))}, "prior is FeatureWeights"),
+        ({"prior": {"own": 1.0}}, "prior is FeatureWeights"),
         ({"idle_minutes": float("inf")}, "idle_minutes"),
         ({"seed": -1}, "seed"),
         ({"seed": "x"}, "seed"),
         ({"baseline": "x"}, "baseline"),
-        ({"lexical": "no"}, "lexical is True or False"),
+        ({"features": "no"}, "features is True or False"),
         ({"speakers": 5}, "speakers is a tuple"),
         ({"floor": "high"}, "floor must be None or a finite number"),
     ],
@@ -59,7 +65,7 @@ def test_the_papers_settings():
     assert (paper.top_k, paper.top_m, paper.batch_size) == (20, 5, 4)
     assert (paper.temperature, paper.baseline, paper.learning_rate) == (0.5, 0.5, 1e-3)
     assert (paper.serving, paper.estimator, paper.logit_scale) == ("sampled", "reinforce", 1.0)
-    assert not paper.lexical
+    assert not paper.features
     assert not paper.unfiled
     assert not paper.guard
     assert RMMConfig.paper(top_k=50, top_m=10).top_k == 50

@@ -39,7 +39,7 @@ def test_an_exchange_counts_once_a_key(memory):
         assert [m.summary for m in answer.cited] == [recall.shown[0].memory.summary]
     assert [t.text for t in memory.store.turns("ann", "s")] == ["What do I keep?", "You keep bees."]
     assert len(memory.store.feedback()) == 1
-    assert memory.status("ann").updates == 1
+    assert memory.status("ann").learner.updates == 1
 
 
 def test_citations_that_were_read_elsewhere(memory):
@@ -90,7 +90,8 @@ def test_silence_is_noticed_at_the_next_visit(memory, clock):
     assert "bees" in memory.memories("ann", kind="topic")[0].summary
 
 
-def test_texts_from_elsewhere_are_ranked_and_learned_from(memory):
+def test_texts_from_elsewhere_are_ranked_and_learned_from(open_memory, llm):
+    memory = open_memory(llm, config=RMMConfig(guard=False))
     query = "pump pumpkin"
     first = memory.rerank("ann", query, DOCUMENTS, top_m=2)
     assert {s.memory.id for s in first.shown} == {"manual", "menu"}

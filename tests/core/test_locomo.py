@@ -67,7 +67,7 @@ def test_every_turn_is_reachable(remembered, conversation):
 
 
 def test_the_prior_finds_what_dense_retrieval_misses(remembered, conversation):
-    with remembered(RMMConfig(lexical=False)) as dense, remembered(RMMConfig()) as prior:
+    with remembered(RMMConfig(features=False)) as dense, remembered(RMMConfig()) as prior:
         assert recall_at_5(dense, conversation) < 0.65
         assert recall_at_5(prior, conversation) > 0.68
 
@@ -90,7 +90,7 @@ def test_random_citations_do_no_harm(remembered, conversation):
     with remembered(RMMConfig(learner_scope="user")) as memory:
         before = recall_at_5(memory, conversation)
         learn(memory, conversation, lambda q, r: str([s.number for s in r.shown if rng.random() < 0.3] or [1]))
-        assert memory.status(USER).updates >= 30
+        assert memory.status(USER).learner.updates >= 30
         assert abs(recall_at_5(memory, conversation) - before) < 0.03
 
 

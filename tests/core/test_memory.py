@@ -96,7 +96,8 @@ async def test_the_whole_loop_on_an_event_loop(open_memory):
 
 
 def test_citations_train_and_what_they_say_decides(open_memory, llm):
-    memory = filled(open_memory, llm, *TOPICS, config=RMMConfig(speakers=("user",), batch_size=1))
+    config = RMMConfig(speakers=("user",), batch_size=1, guard=False)
+    memory = filled(open_memory, llm, *TOPICS, config=config)
     recall = memory.recall("ann", "tea")
     for reply, learned in (
         ("no marker", 0),
@@ -109,8 +110,8 @@ def test_citations_train_and_what_they_say_decides(open_memory, llm):
         before = len(memory.store.feedback())
         memory.feedback(fresh, reply)
         assert len(memory.store.feedback()) - before == learned, reply
-    assert memory.status("ann").updates == 2
-    assert memory.status("ann").ranking == "learned"
+    assert memory.status("ann").learner.updates == 2
+    assert memory.status("ann").learner.ranking == "learned"
     before = memory.store.learner_version("store")
     memory.feedback(fresh, "yes [2]")  # the same recall again
     assert memory.store.learner_version("store") == before
@@ -125,7 +126,7 @@ async def test_feedback_on_an_event_loop(open_memory, llm):
 
 
 def test_repeated_citations_move_a_memory_up(open_memory, llm):
-    config = RMMConfig(speakers=("user",), batch_size=1, learning_rate=0.1, lexical=False, guard=False)
+    config = RMMConfig(speakers=("user",), batch_size=1, learning_rate=0.1, features=False, guard=False)
     memory = filled(open_memory, llm, *TOPICS, config=config)
     wanted = memory.recall("ann", "something entirely else").shown[-1].memory.id
     for _ in range(40):
@@ -166,7 +167,7 @@ def test_two_processes_learn_on_one_store(open_memory, llm):
     for turn in range(6):
         side = (memory, other)[turn % 2]
         side.feedback(side.recall("ann", "tea"), "[1]")
-    assert memory.status("ann").updates == other.status("ann").updates == 3
+    assert memory.status("ann").learner.updates == other.status("ann").learner.updates == 3
     a, b = (m.recall("ann", "violin").candidates for m in (memory, other))
     assert [c.score for c in a] == [c.score for c in b]
 
@@ -180,8 +181,8 @@ def test_learners_of_their_own(open_memory, llm):
     chat.end()
     before = [c.score for c in memory.recall("bob", "tea").candidates]
     memory.feedback(memory.recall("ann", "tea"), "[2]")
-    assert memory.status("ann").updates == 1
-    assert memory.status("bob").updates == 0
+    assert memory.status("ann").learner.updates == 1
+    assert memory.status("bob").learner.updates == 0
     assert [c.score for c in memory.recall("bob", "tea").candidates] == before
     memory.forget_user("ann")
     assert memory.store.learner_state("user:ann") is None
@@ -546,16 +547,22 @@ def test_another_embedder_is_told_both_widths(open_memory, llm):
     wide.feedback(wide.recall("ann", "tea"), "[1]")
 
 
-def test_learning_begins_anew_after_reembedding(open_memory, llm, caplog):
-    memory = filled(open_memory, llm, *TOPICS, config=RMMConfig(speakers=("user",), batch_size=1))
-    memory.feedback(memory.recall("ann", "tea"), "[1]")
-    wide = open_memory(llm, embedder=HashEmbedder(128), config=memory.config)
+def test_the_weights_of_features_outlive_reembedding_and_the_adapters_do_not(open_memory, llm, caplog):
+    config = RMMConfig(speakers=("user",), batch_size=1, guard=False)
+    memory = filled(open_memory, llm, *TOPICS, config=config)
+    for _ in range(5):
+        memory.feedback(memory.recall("ann", "tea"), "[2]")
+    learned = memory.status("ann").learner
+    assert learned.weights["own"] != pytest.approx(config.prior.own, abs=1e-3)
+    wide = open_memory(llm, embedder=HashEmbedder(128), config=config)
     wide.reembed()
     with caplog.at_level(logging.WARNING):
-        assert wide.recall("ann", "tea").ranking == "prior"
-    assert "learning starts anew" in caplog.text
+        kept = wide.status("ann").learner
+    assert (kept.weights, kept.updates, kept.agreement) == (learned.weights, learned.updates, None)
+    assert "the adapters start anew" in caplog.text
+    assert wide.store.feedback() == []
     wide.feedback(wide.recall("ann", "tea"), "[2]")
-    assert wide.status("ann").updates == 1
+    assert wide.status("ann").learner.updates == learned.updates + 1
 
 
 @pytest.mark.parametrize("user_id", ["", "   ", "\n", None, 5, "a\x00b", "\ud800"])
@@ -594,12 +601,13 @@ def test_models_of_the_wrong_kind_are_refused_at_once(tmp_path):
 
 @pytest.mark.parametrize("damage", [b"", b"\x00" * 100, b"PK\x03\x04broken"])
 def test_a_damaged_learner_begins_anew(open_memory, llm, caplog, damage):
-    memory = filled(open_memory, llm, *TOPICS, config=RMMConfig(speakers=("user",), batch_size=1))
+    config = RMMConfig(speakers=("user",), batch_size=1, guard=False)
+    memory = filled(open_memory, llm, *TOPICS, config=config)
     memory.feedback(memory.recall("ann", "tea"), "[1]")
     memory.store.save_learner_state("store", damage, base_version=memory.store.learner_version("store"))
     assert memory.recall("ann", "tea").ranking == "prior"
     assert "learning starts anew" in caplog.text
-    assert memory.status("ann").updates == 0
+    assert memory.status("ann").learner.updates == 0
     memory.feedback(memory.recall("ann", "tea"), "[1]")
     assert memory.recall("ann", "tea").ranking == "learned"
 
@@ -672,7 +680,7 @@ def test_a_learner_that_fails_does_not_fail_the_turn(open_memory, llm, monkeypat
     assert "learned from later" in caplog.text
     monkeypatch.undo()
     memory.feedback(memory.recall("ann", "tea"), "[1]")
-    assert memory.status("ann").updates == 2
+    assert memory.status("ann").learner.updates == 2
 
 
 def test_hundred_users_keep_their_secrets(open_memory):

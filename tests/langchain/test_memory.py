@@ -53,7 +53,7 @@ async def test_a_conversation(memory, model, told):
         ("user", "Where?"),
         ("agent", "In Graz."),
     ]
-    assert len(memory.store.feedback()) == memory.status("ann").updates == 2
+    assert len(memory.store.feedback()) == memory.status("ann").learner.updates == 2
     assert [m.summary for m in chain.memory.last_answer.cited] == ["User: I keep bees in Graz."]
 
 

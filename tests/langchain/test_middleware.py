@@ -40,7 +40,7 @@ def test_the_request_shows_memories_and_the_answer_hides_their_markers(agent, me
     assert (noted["numbers"], noted["status"]) == ([1], "cited")
     assert memory.get("ann", noted["memory_ids"][0]).summary == f"User: {SECRET}"
     assert turns(memory) == [("user", "What must I not eat?"), ("agent", answer.text)]
-    assert memory.status("ann").updates == 1
+    assert memory.status("ann").learner.updates == 1
 
 
 def test_a_model_sees_its_own_citations_and_nobody_else_does(agent, memory, model, told):
@@ -256,4 +256,4 @@ async def test_the_whole_story_on_an_event_loop(agent, memory, model, told):
     state = await agent(tools=[weather]).ainvoke({"messages": [("user", "Weather, and what must I not eat?")]}, ANN)
     assert state["messages"][-1].text == "It rains, and no hazelnuts."
     assert len(turns(memory)) == 2
-    assert memory.status("ann").updates == 1
+    assert memory.status("ann").learner.updates == 1

@@ -77,7 +77,7 @@ async def test_an_exchange_is_stored_and_learned_from_once(memory, chain, model,
     assert ["bees" in d.page_content for d in answer.memories] == [True]
     assert said(memory) == [("user", QUESTION), ("agent", "You keep bees, in Graz.")]
     assert learned(memory) == [("ann", 1)]
-    assert memory.status("ann").updates == 1
+    assert memory.status("ann").learner.updates == 1
     assert '<memory number="1">' in model.history[0][0].text
 
 

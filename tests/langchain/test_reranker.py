@@ -17,7 +17,7 @@ QUERY = "pump pumpkin"
 
 @pytest.fixture
 def memory(open_memory):
-    return open_memory(config=RMMConfig(batch_size=1))
+    return open_memory(config=RMMConfig(batch_size=1, guard=False))
 
 
 def pages():

@@ -275,7 +275,7 @@ def test_an_answer_is_cleaned_in_place_and_learned_from_once(memory, own, told, 
     assert silent or reply.content == "You keep bees, in Graz."
     assert said(memory)[1] == "You keep bees, in Graz."
     assert learned(memory) == [1]
-    assert memory.status("ann").updates == 1
+    assert memory.status("ann").learner.updates == 1
 
 
 def test_the_last_answer_tells_what_it_cites(own, told):

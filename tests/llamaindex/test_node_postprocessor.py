@@ -23,7 +23,7 @@ PAGES = ("The pump is primed with water.", "Tonight there is pumpkin soup.", "Tr
 
 @pytest.fixture
 def memory(open_memory):
-    return open_memory(config=RMMConfig(batch_size=1, attribution="markers"))
+    return open_memory(config=RMMConfig(batch_size=1, attribution="markers", guard=False))
 
 
 def pages(*texts):

@@ -77,7 +77,7 @@ async def test_an_answer_is_learned_from_once(memory, told):
     assert [n.node.node_id for n in answer.cited] == [nodes[0].node.node_id]
     assert answer.feedback(memory).status == "cited"
     await answer.afeedback(memory)
-    assert len(memory.store.feedback()) == memory.status("ann").updates == 1
+    assert len(memory.store.feedback()) == memory.status("ann").learner.updates == 1
 
 
 def test_an_answer_without_nodes_says_what_is_missing(memory, told):
