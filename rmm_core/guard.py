@@ -2,9 +2,10 @@
 
 What was not shown could not be cited, so a count of citations favours whatever ranking served. Two measures do not:
 
-*Agreement.* Of the pairs of a cited and an uncited memory in a slate, how often was the cited one shown further up?
-Citations that have to do with relevance agree with the ranking that served, whichever did; random ones agree half the
-time, and those of a model that cites whatever comes last, never. Without agreement nothing learned serves.
+*Agreement.* Where a memory was cited that usually is not at its place, did it score higher than what usually stands
+there? Citations that have to do with relevance did, whichever ranking served. Random ones, and all that hang on the
+place alone, such as those of a model that likes whatever comes first, average to nothing. Without agreement far beyond
+chance nothing learned serves.
 
 *Duels.* Before a share of the answers, the two rankings share the places of the slate that they fill differently: for
 each such place a coin tells whose choice is shown there. Each choice of either side then has an even chance, at the
@@ -15,10 +16,15 @@ is cited does not hang on what stands beside it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
+
+from rmm_core.places import Places
+from rmm_core.types import Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +68,35 @@ class Guard:
     """What answers so far say about the citations and the two rankings.
 
     Attributes:
-        agreement: Of citations with the order of what was shown; 0.5 is chance.
+        agreement: Of citations with the scores, both beyond what is usual at the place; 0 is chance.
         duels: By how many citations an answer the learned ranking is ahead of the prior.
+        believes: Whether citations can be believed. It takes much agreement to begin to, and little to go on.
     """
 
     agreement: RunningMean = field(default_factory=RunningMean)
     duels: RunningMean = field(default_factory=RunningMean)
+    believes: bool = False
 
-    def observe(self, shown: tuple[int, ...], cited: tuple[int, ...], duel: tuple[int, ...]) -> Guard:
+    def observe(
+        self, shown: Sequence[int], cited: Sequence[int], duel: Sequence[int], *, scores: Vector, places: Places
+    ) -> Guard:
         """The guard after one more answer.
 
         Args:
             shown: What was shown, in order.
             cited: Those of them that were cited.
             duel: See :attr:`rmm_core.types.Feedback.duel`.
+            scores: Of what was shown, by the ranking that served.
+            places: What was usual at each place, before this answer.
         """
         agreement, duels = self.agreement, self.duels
-        if cited and len(cited) < len(shown):
-            agreement = agreement.add(pairs_in_order(shown, cited))
-        if any(duel):
+        if cited and len(cited) < len(shown) and places.known:
+            agreement = agreement.add(agreed(np.isin(shown, cited), scores, places))
+        if duel:
             duels = duels.add(2.0 * sum(side for place, side in zip(shown, duel, strict=True) if place in cited))
-        return Guard(agreement, duels)
-
-    @property
-    def believes(self) -> bool:
-        """Whether citations agree with what was shown beyond chance."""
-        a = self.agreement
-        return a.count >= _ENOUGH_ANSWERS and a.mean - _SURE * a.error > 0.5
+        certain = agreement.mean / agreement.error
+        believes = agreement.count >= _ENOUGH_ANSWERS and certain > (_LITTLE if self.believes else _MUCH)
+        return Guard(agreement, duels, bool(believes))
 
     @property
     def loses(self) -> bool:
@@ -106,30 +114,32 @@ class Guard:
     def verdict(self) -> Verdict:
         """Which ranking is to serve."""
         a, d = self.agreement, self.duels
-        pairs = f"{a.mean:.0%} ± {a.error:.0%} of the pairs"
+        beyond = f"{a.mean / a.error:.1f} standard errors beyond chance"
         duels = f"{d.mean:+.2f} ± {d.error:.2f} citations an answer over {d.count:.0f} duels"
         if a.count < _ENOUGH_ANSWERS:
-            return Verdict(
-                "prior", f"{a.count:.0f} of {_ENOUGH_ANSWERS} answers yet that cite a part of what was shown"
-            )
+            few = f"{a.count:.0f} of {_ENOUGH_ANSWERS} answers yet that cite a part of what was shown"
+            return Verdict("prior", few)
         if not self.believes:
-            return Verdict("prior", f"citations agree with the order shown no more than chance does: {pairs}")
+            return Verdict("prior", f"citations do not follow relevance: {beyond}, of {_MUCH:.0f} that it takes")
         if self.loses:
             return Verdict("prior", f"the learned ranking loses: {duels}")
         if d.count < _ENOUGH_DUELS:
-            return Verdict("learned", f"citations can be believed: {pairs}; {d.count:.0f} of {_ENOUGH_DUELS} duels yet")
+            return Verdict(
+                "learned", f"citations follow relevance: {beyond}; {d.count:.0f} of {_ENOUGH_DUELS} duels yet"
+            )
         return Verdict("learned", f"it holds its own: {duels}")
 
 
-def pairs_in_order(shown: tuple[int, ...], cited: tuple[int, ...]) -> float:
-    """Share of (cited, uncited) pairs of a slate in which the cited one was shown further up."""
-    is_cited = np.isin(shown, cited)
-    above = np.cumsum(is_cited)[~is_cited].sum()  # for each uncited one, the cited ones above it
-    return float(above / (is_cited.sum() * (~is_cited).sum()))
+def agreed(was_cited: NDArray[np.bool_], scores: Vector, places: Places) -> float:
+    """How far one answer's citations go with the scores: the product of what is unusual about both, summed up."""
+    unusual = was_cited - places.usual(len(scores))
+    higher = scores - scores.mean() - places.usual_height(len(scores))
+    return float((unusual - unusual.mean()) @ higher)
 
 
 _MEMORY = 0.995
-_LEAST_SPREAD = 1e-4  # a few equal answers are no certainty
-_ENOUGH_ANSWERS = 20
+_LEAST_SPREAD = 1e-6  # a few equal answers are no certainty
+_ENOUGH_ANSWERS = 30
 _ENOUGH_DUELS = 30
-_SURE = 2.5  # standard errors ; a verdict is asked for after every answer, which is many chances to be unlucky
+_MUCH, _LITTLE = 3.0, 1.0  # standard errors of agreement ; of relevant citations it is 5 and more after 200 answers
+_SURE = 2.5  # of duels ; a verdict is asked for after every answer, which is many chances to be unlucky

@@ -63,8 +63,9 @@ class Learned:
 
     def status(self, config: RMMConfig) -> LearnerStatus:
         """How it stands, for people."""
-        verdict, means = self.verdict(config), (self.guard.agreement, self.guard.duels)
-        agreement, duels = ((m.mean, m.error) if m.count else None for m in means)
+        verdict, a, d = self.verdict(config), self.guard.agreement, self.guard.duels
+        agreement = a.mean / a.error if a.count else None
+        duels = (d.mean, d.error) if d.count else None
         weights = dict(zip(SCORED_BY, self.reranker.weights.mix.tolist(), strict=True))
         return LearnerStatus(self.updates, verdict.ranking, verdict.reason, agreement, duels, weights)
 
@@ -82,14 +83,15 @@ class Learned:
 
     def pack(self) -> bytes:
         """This state as bytes, the prior left out: the configuration gives it."""
-        numbers = [*astuple(self.guard.agreement), *astuple(self.guard.duels), self.updates, self.cursor, self.good_at]
+        g = self.guard
+        numbers = [*astuple(g.agreement), *astuple(g.duels), g.believes, self.updates, self.cursor, self.good_at]
         buffer = io.BytesIO()
         np.savez(
             buffer,
             reranker=np.frombuffer(self.reranker.state(), dtype=np.uint8),
             scatter=self.regression.scatter,
             product=self.regression.product,
-            places=np.stack([self.places.shown, self.places.cited]),
+            places=np.stack(astuple(self.places)),
             numbers=np.asarray(numbers, dtype=np.float64),
         )
         return buffer.getvalue()
@@ -114,8 +116,8 @@ class Learned:
                 regression = RewardRegression(packed["scatter"], packed["product"])
                 places = Places(*packed["places"])
                 numbers = packed["numbers"].tolist()
-            guard = Guard(RunningMean(*numbers[:3]), RunningMean(*numbers[3:6]))
-            updates, cursor, good_at = map(int, numbers[6:])
+            believes, updates, cursor, good_at = map(int, numbers[6:])
+            guard = Guard(RunningMean(*numbers[:3]), RunningMean(*numbers[3:6]), bool(believes))
         except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
             raise InputError(f"this is no learner state: {error}") from error
         start = cls.start(reranker.width, config, version=version)

@@ -35,7 +35,7 @@ from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback
 from rmm_core.sessions import Sessions
 from rmm_core.stores import open_store
 from rmm_core.trainer import Trainer
-from rmm_core.types import Citations, Kind, LearnerStatus, Memory, ReflectionReport, UserStatus
+from rmm_core.types import Citations, Kind, Memory, ReflectionReport, UserStatus
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -261,13 +261,12 @@ class ReflectiveMemory:
         """How a user's memory stands: counts, sessions, what is pending and why, what the reranker does."""
         user_id = checked_id(user_id, "user_id")
         memories, sessions = self.store.memories(user_id), self.store.sessions(user_id)
-        width = self.store.width()
         return UserStatus(
             user_id=user_id,
             topics=sum(m.kind == "topic" for m in memories),
             unfiled=sum(m.kind == "unfiled" for m in memories),
             turns=sum(s.turns for s in sessions),
-            learner=LearnerStatus() if width is None else self._trainer.state(user_id, width).status(self.config),
+            learner=self._trainer.status(user_id),
             sessions=sessions,
         )
 

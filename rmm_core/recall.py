@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from rmm_core.prompts import answer_prompt, host_instructions, memory_block
@@ -22,7 +22,7 @@ class Recall:
         ranking: Which ranking served: ``"learned"`` or ``"prior"``.
         of_bank: Whether the candidates are of the user's bank, and not texts that somebody else's retriever found.
         sides: Of a duel (:mod:`rmm_core.guard`), by memory id: 1 where the learned ranking chose what is shown, -1
-            where the prior did. Empty when there was none.
+            where the prior did. None when there was none.
     """
 
     id: str
@@ -34,7 +34,7 @@ class Recall:
     shown: tuple[Shown, ...]
     ranking: Literal["learned", "prior"] = "learned"
     of_bank: bool = True
-    sides: Mapping[str, int] = field(default_factory=dict)
+    sides: Mapping[str, int] | None = None
 
     def block(self) -> str:
         """The memories alone, numbered and fenced, for a prompt of your own."""

@@ -69,10 +69,11 @@ class Recaller:
         rng = self._draws()
         ranking = serving.sample(*columns, rng) if c.serving == "sampled" else serving.rank(*columns)
         slate = self._slate(found, ranking, m)
-        sides: dict[int, int] = {}
+        sides: dict[int, int] | None = None
         if c.guard and state.guard.believes and rng.random() < c.duels:
             rival = self._slate(found, other.rank(*columns), m)
-            slate, sides = shared(slate, rival, 1 if by == "learned" else -1, rng)
+            if set(rival) != set(slate):
+                slate, sides = shared(slate, rival, 1 if by == "learned" else -1, rng)
         shown = self._show(recall.user_id, [found[i].memory for i in slate])
         complete = len(shown) == len(slate)  # a memory that did not fit into the prompt had no chance
         return replace(
@@ -81,7 +82,7 @@ class Recaller:
             noise=ranking.noise[ranking.order],
             shown=shown,
             ranking=by,
-            sides={found[i].memory.id: side for i, side in sides.items()} if complete else {},
+            sides={found[i].memory.id: side for i, side in sides.items()} if sides is not None and complete else None,
         )
 
     def _draws(self) -> np.random.Generator:
@@ -223,7 +224,7 @@ def feedback_of(recall: Recall, citations: Citations, at: datetime) -> Feedback 
         cited=tuple(place[m.id] for m in recall.memories(citations.numbers)),
         at=at,
         embeddings=None if recall.of_bank else np.stack([c.embedding for c in recall.candidates]),
-        duel=tuple(recall.sides.get(s.memory.id, 0) for s in recall.shown) if recall.sides else (),
+        duel=() if recall.sides is None else tuple(recall.sides.get(s.memory.id, 0) for s in recall.shown),
     )
 
 

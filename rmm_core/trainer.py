@@ -18,13 +18,13 @@ import numpy as np
 
 from rmm_core.config import RMMConfig
 from rmm_core.errors import ConflictError, InputError
-from rmm_core.guard import Guard, RunningMean
+from rmm_core.guard import RunningMean
 from rmm_core.learned import Learned
 from rmm_core.learning import Example, update
 from rmm_core.protocols import LearnerState, MemoryStore
 from rmm_core.reranker import Reranker, start_mix
 from rmm_core.scoring import rewards
-from rmm_core.types import Feedback
+from rmm_core.types import Feedback, LearnerStatus
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +43,12 @@ class Trainer:
     def state(self, user_id: str, width: int) -> Learned:
         """The newest state for a user's queries, whose embeddings have ``width``."""
         return self._state(self._scope(user_id), width)
+
+    def status(self, user_id: str) -> LearnerStatus:
+        """How the learner of a user stands, as it was last saved."""
+        saved = self._store.learner_state(self._scope(user_id))
+        state = None if saved is None else self._unpacked(saved)
+        return LearnerStatus() if state is None else state.status(self._config)
 
     def catch_up(self, user_id: str, width: int) -> int:
         """Learn from all full batches of the log that were not learned from yet; how many steps were taken."""
@@ -69,8 +75,9 @@ class Trainer:
     def unlearn(self, last: int, user_id: str | None) -> int:
         """Take the last answers out of the log and learn anew from what is left; how many there were."""
         with self._learning:
+            learners = self._learners()  # while those are there who have nothing but these answers
             found = self._store.remove_feedback(last, user_id=user_id)
-            begun = [(name, self._begin(name, self._first)) for name in self._learners() if found]
+            begun = [(name, self._begin(name, self._first)) for name in learners if found]
         for name, width in begun:
             if width is not None:
                 self.catch_up(name, width)
@@ -134,9 +141,11 @@ class Trainer:
         c = self._config
         examples = [e for _, f in batch if (e := self._example(f, state.reranker.width)) is not None]
         guard, regression, places = state.guard, state.regression, state.places
+        serving = state.reranker if state.verdict(c).ranking == "learned" else state.prior
         for e in examples:
-            guard = guard.observe(e.shown, e.cited, e.duel)
-            places = places.add((i in e.cited for i in e.shown), forget=c.forget)
+            scores = serving.score(e.query, e.candidates, e.features)[list(e.shown)]
+            guard = guard.observe(e.shown, e.cited, e.duel, scores=scores, places=places)
+            places = places.add([i in e.cited for i in e.shown], scores, forget=c.forget)
             if c.features:
                 columns = state.reranker.columns(e.query, e.candidates, e.features)[list(e.shown)]
                 regression = regression.add(columns, rewards(e.shown, e.cited), forget=c.forget)
@@ -156,14 +165,15 @@ class Trainer:
 
     def _guarded(self, scope: str, before: Learned, after: Learned) -> Learned:
         """The state after a step; when this one loses and the one before did not, an earlier one."""
-        verdict = after.guard.verdict
-        if verdict.ranking != before.guard.verdict.ranking:
-            logger.warning("the %s ranking serves from here on: %s", verdict.ranking, verdict.reason)
         if after.guard.loses and not before.guard.loses:
-            return self._back(scope, after)
-        if after.guard.wins and after.updates - after.good_at >= _GOOD_EVERY:
+            after = self._back(scope, after)
+        elif after.guard.wins and after.updates - after.good_at >= _GOOD_EVERY:
             after = replace(after, good_at=after.updates)
             self._keep(f"good:{scope}", after)
+        verdict = after.guard.verdict
+        if verdict.ranking != before.guard.verdict.ranking:
+            level = logging.INFO if verdict.ranking == "learned" else logging.WARNING
+            logger.log(level, "the %s ranking serves from here on: %s", verdict.ranking, verdict.reason)
         return after
 
     def _back(self, scope: str, now: Learned) -> Learned:
@@ -177,7 +187,7 @@ class Trainer:
             now,
             reranker=earlier.reranker,
             regression=earlier.regression,
-            guard=Guard(now.guard.agreement, duels),
+            guard=replace(now.guard, duels=duels),
             good_at=0,
         )
 
@@ -195,8 +205,7 @@ class Trainer:
             held = dict(zip(feedback.memory_ids, feedback.embeddings, strict=True))
         left = [i for i, name in enumerate(feedback.memory_ids) if name in held]
         place = {old: new for new, old in enumerate(left)}
-        duel = feedback.duel or (0,) * len(feedback.shown)
-        shown = {place[i]: side for i, side in zip(feedback.shown, duel, strict=True) if i in place}
+        shown = tuple(place[i] for i in feedback.shown if i in place)
         if not shown or len(feedback.embedding) != width:
             return None
         return Example(
@@ -204,9 +213,9 @@ class Trainer:
             candidates=np.stack([held[feedback.memory_ids[i]] for i in left]),
             features=feedback.features[left],
             noise=feedback.noise[left],
-            shown=tuple(shown),
+            shown=shown,
             cited=tuple(place[i] for i in feedback.cited if i in place),
-            duel=tuple(shown.values()),
+            duel=tuple(side for i, side in zip(feedback.shown, feedback.duel, strict=False) if i in place),
         )
 
     def _state(self, scope: str, width: int) -> Learned:

@@ -300,7 +300,8 @@ class LearnerStatus:
         updates: Steps taken.
         ranking: Which ranking serves.
         reason: Why, in words.
-        agreement: How often citations agree with the order of what was shown, and its standard error; 0.5 is chance.
+        agreement: By how many standard errors citations go with the scores more than chance would have it, beyond what
+            is usual at their places; None before there are enough answers to tell.
         duels: By how many citations an answer the learned ranking is ahead of the prior, and its standard error.
         weights: How much each thing counts now that memories are scored by, as
             :class:`~rmm_core.features.FeatureWeights` names them.
@@ -309,7 +310,7 @@ class LearnerStatus:
     updates: int = 0
     ranking: Literal["learned", "prior"] = "prior"
     reason: str = "nothing learned yet"
-    agreement: tuple[float, float] | None = None
+    agreement: float | None = None
     duels: tuple[float, float] | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
 

@@ -40,7 +40,7 @@ class Asked:
             shown = tuple((feedback.memory_ids[i], i in feedback.cited) for i in feedback.shown)
             self._questions.append(feedback.embedding)
             self._shown.append(shown)
-            self._places = self._places.add(cited for _, cited in shown)
+            self._places = self._places.add([cited for _, cited in shown])
         del self._questions[:-ASKED], self._shown[:-ASKED]
 
     def features(self, vector: Vector, memory_ids: Sequence[str]) -> Matrix:

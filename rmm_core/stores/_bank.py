@@ -68,6 +68,15 @@ def put(db: sqlite3.Connection, user_id: str, entry: Entry, number: int) -> None
     )
 
 
+def touch(db: sqlite3.Connection, user_id: str, session_id: str, number: int) -> None:
+    """Have indexes take up a session's memories anew: there are turns beside theirs now."""
+    db.execute(
+        "UPDATE memories SET version = ?1 WHERE user_id = ?2 AND id IN"
+        " (SELECT memory_id FROM evidence WHERE user_id = ?2 AND session_id = ?3)",
+        (number, user_id, session_id),
+    )
+
+
 def set_embedding(db: sqlite3.Connection, user_id: str, memory_id: str, embedding: Vector) -> None:
     """Replace a memory's embedding."""
     db.execute("UPDATE memories SET embedding = ? WHERE user_id = ? AND id = ?", (blob(embedding), user_id, memory_id))

@@ -144,6 +144,8 @@ class SQLiteStore:
                 )
             gone = [memory_id for memory_id in change.removed if _bank.remove(db, user_id, memory_id)]
             number = _bank.raise_version(db, user_id, reset=bool(gone))
+            if change.session_id:
+                _bank.touch(db, user_id, change.session_id, number)
             for entry in change.entries:
                 _check_width(db, entry.embedding)
                 _bank.put(db, user_id, entry, number)

@@ -232,7 +232,9 @@ class MemoryStoreContract(BankContract):
         store.add_feedback(given)
         ((_, kept),) = store.feedback()
         np.testing.assert_array_equal(kept.embeddings, given.embeddings)
+        assert list(store.users()) == ["ann"]
         store.forget_user("ann")
+        assert list(store.users()) == []
         assert store.feedback() == []
 
     def test_learner_states_are_compared_and_set(self, store: MemoryStore) -> None:
