@@ -48,7 +48,7 @@ class Trainer:
         """How the learner of a user stands, as it was last saved."""
         saved = self._store.learner_state(self._scope(user_id))
         state = None if saved is None else self._unpacked(saved)
-        return LearnerStatus() if state is None else state.status(self._config)
+        return (state or Learned.start(1, self._config)).status(self._config)
 
     def catch_up(self, user_id: str, width: int) -> int:
         """Learn from all full batches of the log that were not learned from yet; how many steps were taken."""
@@ -114,7 +114,8 @@ class Trainer:
 
     def _kept(self, scope: str, state: Learned) -> Learned:
         """What holds for another embedder, noted as where the log, which is empty now, begins."""
-        kept = state.for_other_embeddings(Learned.start(state.reranker.width, self._config))
+        width = self._store.width() or state.reranker.width
+        kept = state.for_other_embeddings(Learned.start(width, self._config))
         self._keep(f"base:{scope}", kept)
         return kept
 

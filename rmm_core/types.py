@@ -307,12 +307,12 @@ class LearnerStatus:
             :class:`~rmm_core.features.FeatureWeights` names them.
     """
 
-    updates: int = 0
-    ranking: Literal["learned", "prior"] = "prior"
-    reason: str = "nothing learned yet"
-    agreement: float | None = None
-    duels: tuple[float, float] | None = None
-    weights: Mapping[str, float] = field(default_factory=dict)
+    updates: int
+    ranking: Literal["learned", "prior"]
+    reason: str
+    agreement: float | None
+    duels: tuple[float, float] | None
+    weights: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ class UserStatus:
     topics: int
     unfiled: int
     turns: int
-    learner: LearnerStatus = field(default_factory=lambda: LearnerStatus())
+    learner: LearnerStatus
     sessions: tuple[Session, ...] = field(default=())
 
     @property

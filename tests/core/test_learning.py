@@ -21,7 +21,7 @@ PAPER = RMMConfig.paper()
 CONTRAST = RMMConfig(anchor=0.0)
 LISTWISE = RMMConfig(estimator="listwise", learning_rate=0.03, anchor=0.0)
 NOWHERE = Places.unknown()
-SEEN = Places(np.full(PLACES, 40.0), np.linspace(30.0, 3.0, PLACES))
+SEEN = Places(np.full(PLACES, 40.0), np.linspace(30.0, 3.0, PLACES), np.zeros(PLACES))
 USUAL = (SEEN.cited[:3] + 0.3 * 5) / 45
 CONFIGS = pytest.mark.parametrize("config", [PAPER, LISTWISE, CONTRAST], ids=["reinforce", "listwise", "contrast"])
 
@@ -143,7 +143,7 @@ def test_citations_that_hang_on_the_place_alone_have_no_mean_contrast():
         if i >= 1000:
             told += contrast(4, range(4), cited, places.usual(4)) / 3000
             untold += contrast(4, range(4), cited, NOWHERE.usual(4)) / 3000
-        places = places.add(i in cited for i in range(4))
+        places = places.add([i in cited for i in range(4)])
     assert np.abs(told).max() < 0.03
     assert np.abs(untold).max() > 0.3
 
@@ -190,7 +190,7 @@ def test_the_papers_settings_are_the_papers_algorithm():
         noisy = scores + torch.tensor(recall.noise, dtype=torch.float64)
         assert (noisy.diff() <= 1e-6).all()  # candidates stand in the order of the draw
         assert [s.memory.id for s in recall.shown] == names[:5]
-        assert (recall.ranking, dict(recall.sides)) == ("prior" if step <= 4 else "learned", {})
+        assert (recall.ranking, recall.sides) == ("prior" if step <= 4 else "learned", None)
         (_, entry) = memory.store.feedback(limit=100)[-1]
         p = torch.softmax(noisy / 0.5, dim=0)
         batch.append(sum(((1.0 if i in entry.cited else -1.0) - 0.5) * torch.log(p[i]) for i in range(5)))

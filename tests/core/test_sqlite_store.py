@@ -1,5 +1,7 @@
 """The embedded store keeps the contract, and what is special about a file."""
 
+import io
+import json
 import sqlite3
 import subprocess
 import sys
@@ -8,14 +10,16 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from rmm_core import ReflectiveMemory
 from rmm_core.config import RMMConfig
 from rmm_core.errors import ConfigError, StoreError
+from rmm_core.features import FEATURES
 from rmm_core.protocols import BankChange, Entry
 from rmm_core.stores import open_store
 from rmm_core.stores._migrations import MIGRATIONS
 from rmm_core.stores.sqlite import SQLiteStore
-from rmm_core.testing import MemoryStoreContract
-from rmm_core.types import Memory, Message, Session, TurnRef
+from rmm_core.testing import HashEmbedder, MemoryStoreContract
+from rmm_core.types import Feedback, Memory, Message, Session, TurnRef
 
 T0 = datetime(2024, 3, 1, tzinfo=UTC)
 
@@ -131,6 +135,102 @@ def test_a_newer_schema_is_refused(tmp_path):
     db.close()
     with pytest.raises(StoreError, match="upgrade"):
         SQLiteStore(str(tmp_path / "m.db"))
+
+
+OLD_FEATURES = np.float32([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [0.7, 0.8, 0.9]])
+QUESTIONS = ("zebra?", "yak?", "gnu?")
+
+
+def of_schema_2(path):
+    """A file as the version before this one left it: three features, a learner of other shapes, answers in its log."""
+    db = sqlite3.connect(path, isolation_level=None)
+    for step in MIGRATIONS[:2]:
+        for statement in step.split(";"):
+            db.execute(statement)
+    db.execute("PRAGMA user_version = 2")
+    db.execute(f"PRAGMA application_id = {0x524D4D31:d}")
+    at = T0.isoformat(timespec="microseconds")
+    db.execute("INSERT INTO settings VALUES ('version', 9), ('width', 16)")
+    db.execute("INSERT INTO sessions VALUES ('ann', 's', 'Ann', 'Bot', ?, ?, 3, 3, 1, 0, '', 1)", (at, at))
+    db.execute("INSERT INTO banks VALUES ('ann', 9, 0)")
+    for i, text in enumerate(("a zebra", "a yak", "a gnu")):
+        row = HashEmbedder(16).embed([text])[0].astype("<f4").tobytes()
+        db.execute("INSERT INTO turns VALUES ('ann', 's', ?, 'user', 'Ann', ?, ?, '[]', 0, NULL)", (i, text, at))
+        db.execute("INSERT INTO memories VALUES ('ann', ?, 'topic', ?, ?, ?, ?, 9)", (f"m{i}", text, at, at, row))
+        db.execute("INSERT INTO evidence VALUES ('ann', ?, 's', ?)", (f"m{i}", i))
+    for i, question in enumerate(QUESTIONS):
+        db.execute(
+            "INSERT INTO feedback (user_id, recall_id, at, embedding, memory_ids, features, noise, shown, cited)"
+            " VALUES ('ann', ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                f"r{i}",
+                at,
+                HashEmbedder(16).embed([question])[0].astype("<f4").tobytes(),
+                json.dumps(["m0", "m1", "m2"]),
+                OLD_FEATURES.astype("<f4").tobytes(),
+                np.zeros(3, "<f4").tobytes(),
+                json.dumps([2, 0, 1]),
+                json.dumps([i]),
+            ),
+        )
+    learner = io.BytesIO()
+    np.savez(learner, w_q=np.zeros((16, 16), np.float32), w_m=np.zeros((16, 16), np.float32), mix=np.ones(4))
+    db.execute("INSERT INTO learners VALUES ('store', 5, ?)", (learner.getvalue(),))
+    db.close()
+
+
+def test_a_file_of_schema_2_goes_on(tmp_path):
+    path = tmp_path / "old.db"
+    of_schema_2(path)
+    config = RMMConfig(batch_size=2)
+    with ReflectiveMemory.open(path, embedder=HashEmbedder(16), config=config, clock=lambda: T0) as memory:
+        log = memory.store.feedback()
+        assert [f.recall_id for _, f in log] == ["r0", "r1", "r2"]
+        for i, (_, feedback) in enumerate(log):
+            assert feedback.features.shape == (3, len(FEATURES))
+            np.testing.assert_array_equal(feedback.features[:, :3], OLD_FEATURES)
+            assert not feedback.features[:, 3:].any()
+            assert (feedback.shown, feedback.cited, feedback.duel) == ((2, 0, 1), (i,), ())
+        assert (memory.status("ann").learner.updates, memory.status("ann").learner.ranking) == (0, "prior")
+        recall = memory.recall("ann", "zebra?")
+        assert recall.shown[0].memory.id == "m0"
+        cited = recall.candidates[0].features[FEATURES.index("cited")]
+        assert cited > 0.9  # what it was told before counts as what was asked before
+        memory.feedback(recall, "[1]")
+        assert memory.status("ann").learner.updates == 2  # from the whole log, the narrow rows included
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),) == (3,)
+    db.close()
+
+
+def test_an_answer_of_a_duel_is_kept_as_it_was(tmp_path):
+    given = Feedback(
+        recall_id="r",
+        user_id="ann",
+        embedding=np.float32([1, 0]),
+        memory_ids=("a", "b", "c"),
+        features=np.arange(3 * len(FEATURES), dtype=np.float32).reshape(3, -1),
+        noise=np.zeros(3, np.float32),
+        shown=(2, 0),
+        cited=(0,),
+        at=T0,
+        embeddings=np.float32([[1, 0], [0, 1], [0.6, 0.8]]),
+        duel=(-1, 1),
+    )
+    path = str(tmp_path / "m.db")
+    store = SQLiteStore(path)
+    store.add_feedback(given)
+    store.close()
+    store = SQLiteStore(path)
+    ((number, kept),) = store.feedback()
+    assert (kept.duel, kept.shown, kept.cited) == ((-1, 1), (2, 0), (0,))
+    np.testing.assert_array_equal(kept.features, given.features)
+    assert list(store.users()) == ["ann"]  # who has nothing but this
+    assert store.remove_feedback(1) == 1
+    assert list(store.users()) == []
+    store.add_feedback(given)
+    assert store.feedback()[0][0] > number
+    store.close()
 
 
 def test_a_missing_folder_is_named(tmp_path):
