@@ -179,9 +179,8 @@ class Trainer:
 
     def _back(self, scope: str, now: Learned) -> Learned:
         """What was learned when it last won, to prove itself anew; where learning began when it never did."""
-        width = now.reranker.width
-        good = self._kept_as(f"good:{scope}", width) if now.good_at else None
-        earlier = good or Learned.start(width, self._config)
+        good = self._kept_as(f"good:{scope}", now.reranker.width) if now.good_at else None
+        earlier = good or self._first(scope, now)
         logger.warning("the reranker goes back to what it was after %d updates", earlier.updates)
         duels = RunningMean() if good else now.guard.duels
         return replace(

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks import run
 from benchmarks.learner.experiments import Corpus, harm, recurring, transfer, unseen, variants
 from benchmarks.learner.labelled import labelled
-from benchmarks.learner.pools import POOLS
+from benchmarks.learner.pools import BEFORE, POOLS
 from benchmarks.options import CACHE, OWN_RESULTS, told
 from benchmarks.records import made, write_whole
 from benchmarks.screen import Screen
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             started = time.monotonic()
             found = experiments(corpus, screen.say)[name]()
             seconds = {"seconds": round(time.monotonic() - started, 1)}
-            content = {"experiment": name, "made": about | seconds, "settings": RMMConfig().to_dict()} | found
+            content = {"experiment": name, "made": about | seconds, "defaults": RMMConfig().to_dict()} | found
             write_whole(path, json.dumps(content, indent=1) + "\n")
 
 
@@ -64,6 +64,7 @@ def experiments(corpus: Callable[[str], Corpus], say: Callable[[str], None]) -> 
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for name, pool in POOLS.items():
         found[f"unseen-{name}"] = partial(lambda p: unseen(corpus(p.dataset), p, RMMConfig(), say), pool)
+        found[f"fresh-{name}"] = partial(lambda p: unseen(corpus(p.dataset), p, RMMConfig(prior=BEFORE), say), pool)
         found[f"recurring-{name}"] = partial(lambda p: recurring(corpus(p.dataset), p, RMMConfig(), say), pool)
     turns, other = POOLS["turns"], POOLS["longmemeval"]
     for a, b in ((turns, other), (other, turns)):

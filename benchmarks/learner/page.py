@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ def loaded(folder: Path) -> Experiments:
 def page(found: Experiments) -> str:
     """All tables there are files for."""
     parts = [
+        ("Aims", aims_table(found)),
         ("Users never seen", unseen_table(found)),
         ("What all labels would give", labelled_table(found)),
         ("What citations taught", weights_table(found)),
@@ -33,6 +35,58 @@ def page(found: Experiments) -> str:
     return "\n\n".join(f"## {title}\n\n{content}" for title, content in parts if content)
 
 
+@dataclass(frozen=True)
+class Aim:
+    """What the learner was built to reach.
+
+    Attributes:
+        experiment: Where it is measured.
+        figures: The path to its figures in that file.
+        least: What they are to reach, and where that is how far something is ahead, by how much.
+    """
+
+    label: str
+    experiment: str
+    figures: tuple[str, ...]
+    least: float
+
+
+LAST = "and own words"
+AIMS = (
+    Aim("LoCoMo facts, users never seen, coverage@5", "unseen-facts", ("learned", "coverage@5"), 0.775),
+    Aim("LoCoMo turns, users never seen, coverage@5", "unseen-turns", ("learned", "coverage@5"), 0.69),
+    Aim(
+        "LoCoMo facts and unfiled turns, users never seen, coverage@5", "unseen-mixed", ("learned", "coverage@5"), 0.74
+    ),
+    Aim("the same, any@5", "unseen-mixed", ("learned", "any@5"), 0.82),
+    Aim("LoCoMo turns, any@5, adversarial too", "recurring-turns", ("first", "any@5, adversarial too"), 0.72),
+    Aim("LoCoMo facts, the same asked again, coverage@5", "recurring-facts", ("again", "coverage@5"), 0.80),
+    Aim("LoCoMo turns, the same asked again, coverage@5", "recurring-turns", ("again", "coverage@5"), 0.74),
+    Aim(
+        "LongMemEval turns all@5, ahead of the best fixed",
+        "unseen-longmemeval",
+        ("gain over fixed", LAST, "all@5"),
+        0.03,
+    ),
+    Aim("the same, ahead of our prior", "unseen-longmemeval", ("gain", "all@5"), 0.03),
+    Aim("LongMemEval sessions all@5, ahead of our prior", "unseen-longmemeval", ("gain", "sessions all@5"), 0.03),
+)
+
+
+def aims_table(found: Experiments) -> str:
+    """What was aimed at, and what came out."""
+    lines = []
+    for aim in AIMS:
+        figures: Any = found.get(aim.experiment)
+        if figures is not None:
+            for key in aim.figures:
+                figures = figures[key]
+            ahead = "gain" in aim.figures[0]
+            reached = "yes" if figures["mean"] >= aim.least else "**no**"
+            lines.append([aim.label, f"{aim.least:{'+' if ahead else ''}}", _cell(figures, sign=ahead), reached])
+    return _table(["", "aim", "measured", "reached"], lines)
+
+
 def unseen_table(found: Experiments) -> str:
     """Fixed rankings, our prior and what was learned, on users held out."""
     lines = []
@@ -42,6 +96,11 @@ def unseen_table(found: Experiments) -> str:
             continue
         for fixed, figures in e["fixed"].items():
             lines.append(_row(f"{pool.label}: {fixed}", figures))
+        if fresh := found.get(f"fresh-{name}"):
+            lines.append(
+                _row(f"{pool.label}: learned from others, from the last of these on", fresh["learned"], interval=True)
+            )
+            lines.append(_row("ahead of where it started", fresh["gain"], interval=True, sign=True))
         lines.append(_row(f"{pool.label}: our prior", e["prior"]))
         lines.append(_row(f"**{pool.label}: learned from others**", e["learned"], interval=True))
         lines.append(_row("ahead of our prior", e["gain"], interval=True, sign=True))
@@ -65,7 +124,7 @@ def weights_table(found: Experiments) -> str:
     pools = {name: e for name in POOLS if (e := found.get(f"unseen-{name}"))}
     if not pools:
         return ""
-    prior = next(iter(pools.values()))["settings"]["prior"]
+    prior = next(iter(pools.values()))["defaults"]["prior"]
     lines = [
         [name, f"{start:.2f}", *(f"{e['weights'][name]:.2f}" for e in pools.values())] for name, start in prior.items()
     ]

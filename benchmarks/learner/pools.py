@@ -53,7 +53,10 @@ FIXED = {
     "and own words": replace(FeatureWeights.plain(), own=0.6),
     "and window, session words": replace(FeatureWeights.plain(), own=0.4, window=0.7, session=0.1),
 }
-"""Rankings that nobody learned, from what was known before there were other features; the last one was our prior."""
+"""Rankings that nobody learned, from what was known before there were other features."""
+
+BEFORE = FIXED["and window, session words"]
+"""What our prior was then: it knows nothing of the other features, nor does its choice."""
 
 
 @dataclass(frozen=True)
