@@ -81,7 +81,7 @@ def aims_table(found: Experiments) -> str:
         if figures is not None:
             for key in aim.figures:
                 figures = figures[key]
-            ahead = "gain" in aim.figures[0]
+            ahead = aim.figures[0].startswith("gain")
             reached = "yes" if figures["mean"] >= aim.least else "**no**"
             lines.append([aim.label, f"{aim.least:{'+' if ahead else ''}}", _cell(figures, sign=ahead), reached])
     return _table(["", "aim", "measured", "reached"], lines)
