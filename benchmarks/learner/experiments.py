@@ -148,6 +148,7 @@ def harm(corpus: Corpus, pool: Pool, say: Say) -> dict[str, Any]:
     """Citations of all kinds, many answers, and what is served after them; questions come up several times."""
     found = {}
     prior = corpus.fixed(pool, RMMConfig().prior)
+    before = prior.values("coverage@5")
     for name, guarded in [(name, True) for name in CITERS] + [("useful", False), ("random, 2 in 10", False)]:
         method, examiner = corpus.opened(pool, RMMConfig(guard=guarded))
         rng = np.random.default_rng(0)
@@ -157,7 +158,7 @@ def harm(corpus: Corpus, pool: Pool, say: Say) -> dict[str, Any]:
         trace: list[tuple[float, str]] = []
         for c, q in (asked[i] for i in order):
             row = examiner.ask(c, q, citer)
-            trace.append((row.at(5).coverage, method.ranking))
+            trace.append((row.at(5).coverage - before[c.name, q.id], method.ranking))
         after = Sheet(pool)
         for c, q in asked:
             after.add(c.name, examiner.ask(c, q))
@@ -172,7 +173,7 @@ def harm(corpus: Corpus, pool: Pool, say: Say) -> dict[str, Any]:
             "served": [
                 {
                     "answers": start + WINDOW,
-                    "coverage@5": round(float(np.mean([v for v, _ in trace[start : start + WINDOW]])), 4),
+                    "ahead": round(float(np.mean([v for v, _ in trace[start : start + WINDOW]])), 4),
                     "learned": round(float(np.mean([r == "learned" for _, r in trace[start : start + WINDOW]])), 4),
                 }
                 for start in range(0, len(trace), WINDOW)

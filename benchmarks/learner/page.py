@@ -208,7 +208,7 @@ def harm_table(found: Experiments) -> str:
 
 
 def harm_plot(found: Experiments, path: Path) -> None:
-    """Draw what is served over 2,000 answers, and which ranking serves it."""
+    """Draw how far what is served is ahead of the prior on the same questions, and which ranking serves it."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -220,17 +220,17 @@ def harm_plot(found: Experiments, path: Path) -> None:
     figure, (above, below) = plt.subplots(2, 1, figsize=(7, 5), sharex=True, height_ratios=(3, 2))
     for name, c in e["citations"].items():
         steps = [point["answers"] for point in c["served"]]
-        (line,) = above.plot(steps, [point["coverage@5"] for point in c["served"]], label=name, linewidth=1.4)
+        (line,) = above.plot(steps, [point["ahead"] for point in c["served"]], label=name, linewidth=1.4)
         below.plot(steps, [point["learned"] for point in c["served"]], color=line.get_color(), linewidth=1.4)
-    above.axhline(e["prior"]["coverage@5"]["mean"], color="black", linestyle=":", label="the prior, all questions")
-    above.set_ylabel("coverage@5 of what is served")
+    above.axhline(0.0, color="black", linestyle=":", linewidth=1.0)
+    above.set_ylabel("coverage@5 of what is served,\nahead of the prior")
     below.set_ylabel("share of answers that\nthe learned ranking serves")
     below.set_xlabel("answers (simulated citations)")
-    above.legend(frameon=False, fontsize=7, ncols=2)
+    figure.legend(frameon=False, fontsize=7, ncols=3, loc="upper center")
     for axes in (above, below):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0, 1, 0.9))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
