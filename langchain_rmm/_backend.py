@@ -24,7 +24,7 @@ from rmm_core import (
     ReflectionReport,
     ReflectiveMemory,
     RMMConfig,
-    inputs,
+    adapters,
 )
 from rmm_core.types import Matrix
 
@@ -124,8 +124,8 @@ def open_memory(
 
 
 def checked_memory(memory: Any) -> ReflectiveMemory:
-    """See :func:`rmm_core.inputs.checked_memory`."""
-    return inputs.checked_memory(memory, "langchain_rmm.open_memory")
+    """See :func:`rmm_core.adapters.checked_memory`."""
+    return adapters.checked_memory(memory, "langchain_rmm.open_memory")
 
 
 def _as_llm(model: Any) -> LLM:

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field
 
 from llamaindex_rmm._convert import text_of
 from llamaindex_rmm._registry import register
-from rmm_core import LLM, ConfigError, Embedder, ReflectionReport, ReflectiveMemory, RMMConfig, inputs
+from rmm_core import LLM, ConfigError, Embedder, ReflectionReport, ReflectiveMemory, RMMConfig, adapters
 from rmm_core.types import Matrix
 
 
@@ -95,8 +95,8 @@ def open_memory(
 
 
 def checked_memory(memory: Any) -> ReflectiveMemory:
-    """See :func:`rmm_core.inputs.checked_memory`."""
-    return inputs.checked_memory(memory, "llamaindex_rmm.open_memory")
+    """See :func:`rmm_core.adapters.checked_memory`."""
+    return adapters.checked_memory(memory, "llamaindex_rmm.open_memory")
 
 
 MemoryField = Annotated[ReflectiveMemory, BeforeValidator(checked_memory), Field(repr=False, exclude=True)]

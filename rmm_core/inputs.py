@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rmm_core.config import RMMConfig
 from rmm_core.errors import ConfigError, InputError
 from rmm_core.protocols import LLM, Embedder
 from rmm_core.types import Attachment, Message
-
-if TYPE_CHECKING:
-    from rmm_core.memory import ReflectiveMemory
 
 
 def checked_id(value: str, name: str) -> str:
@@ -53,23 +50,6 @@ def checked_count(value: int, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InputError(f"{name} is a whole number of at least 0; got {value!r}")
     return value
-
-
-def checked_memory(memory: Any, made_by: str) -> ReflectiveMemory:
-    """A memory, as adapters take one.
-
-    Args:
-        memory: What should be one.
-        made_by: The function that makes one there.
-
-    Raises:
-        ConfigError: When it is something else, such as the path of one.
-    """
-    from rmm_core.memory import ReflectiveMemory  # which checks what it is given here
-
-    if not isinstance(memory, ReflectiveMemory):
-        raise ConfigError(f"memory is what {made_by} returns; got {type(memory).__name__}")
-    return memory
 
 
 def fresh_id() -> str:
