@@ -17,7 +17,7 @@ from benchmarks.datasets.sources import SOURCES
 from benchmarks.learner import page as learner
 from benchmarks.methods.catalogue import CATALOGUE
 from benchmarks.options import PUBLISHED
-from benchmarks.plots import learning_curves
+from benchmarks.plots import guarded, learning_curves
 from benchmarks.records import Run
 from benchmarks.reproduced import reproduction_table
 from benchmarks.scores import Results
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             page.write_text(filled(page.read_text(encoding="utf-8"), name, generated(name, found)), encoding="utf-8")
         for d in (d for d in found if d.whole):
             learning_curves(curves(d), HERE / "plots" / f"{d.name}.svg")
-        learner.harm_plot(learner.loaded(PUBLISHED / "learner"), HERE / "plots" / "learner.svg")
+        guarded(learner.loaded(PUBLISHED / "learner")["harm"]["citations"], HERE / "plots" / "learner.svg")
     except ValueError as error:
         sys.exit(str(error))
 

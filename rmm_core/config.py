@@ -38,7 +38,7 @@ class RMMConfig:
         baseline: b of eq. 3.
         estimator: How the two matrices learn. ``"contrast"``: cited against shown and not cited. ``"listwise"``:
             likelihood of the cited under a softmax over the shown. ``"reinforce"``: eq. 3.
-        learning_rate: Step for the two matrices. 0 leaves them out: a learner is 5 kB then, and not 2 d² floats.
+        learning_rate: Step for the two matrices. 0 leaves them out: a learner is 7 kB then, and not 2 d² floats.
         ridge: How much answers must say before the weights of the features move; see :mod:`rmm_core.regression`.
         forget: Share by which the weight of all earlier answers shrinks with every answer.
         batch_size: Answers per update.

@@ -41,10 +41,20 @@ class Corpus:
         """What a ranking that does not learn brings up."""
         method, examiner = self.opened(pool, RMMConfig(prior=weights), learns=False, hidden=hidden)
         sheet = Sheet(pool)
-        for c, q in examiner.asked:
-            sheet.add(c.name, examiner.ask(c, q))
+        ask(examiner, examiner.asked, sheet)
         method.close()
         return sheet
+
+
+def ask(examiner: Examiner, asked: Sequence[Asked], sheet: Sheet, citer: Citer | None = None) -> None:
+    """Note what comes up for questions, in this order; what ``citer`` cites is learned from."""
+    for conversation, question in asked:
+        sheet.add(conversation.name, examiner.ask(conversation, question, citer))
+
+
+def of(examiner: Examiner, group: frozenset[str]) -> list[Asked]:
+    """The questions of a group of users."""
+    return [a for a in examiner.asked if a[0].name in group]
 
 
 def unseen(corpus: Corpus, pool: Pool, config: RMMConfig, say: Say) -> dict[str, Any]:
@@ -56,11 +66,8 @@ def unseen(corpus: Corpus, pool: Pool, config: RMMConfig, say: Say) -> dict[str,
             method, examiner = corpus.opened(pool, replace(config, seed=seed))
             others = shuffled([a for a in examiner.asked if a[0].name not in group], seed)
             citer = SimulatedCitations(np.random.default_rng(seed)).cited
-            for c, q in others:
-                known.add(c.name, examiner.ask(c, q, citer))
-            for c, q in examiner.asked:
-                if c.name in group:
-                    held.add(c.name, examiner.ask(c, q))
+            ask(examiner, others, known, citer)
+            ask(examiner, of(examiner, group), held)
             weights.append(_mix(method))
             method.close()
         say(f"unseen, {pool.label}, seed {seed}: {held.summary()['coverage@5']['mean']:.3f}")
@@ -95,8 +102,7 @@ def transfer(source: Corpus, origin: Pool, target: Corpus, pool: Pool, say: Say)
     """Weights learned on one corpus where learning starts on another: how many answers until they fit."""
     method, examiner = source.opened(origin, RMMConfig())
     citer = SimulatedCitations(np.random.default_rng(0)).cited
-    for c, q in shuffled(examiner.asked, 0):
-        examiner.ask(c, q, citer)
+    ask(examiner, shuffled(examiner.asked, 0), Sheet(origin), citer)
     start = _mix(method)
     method.close()
     fixed = {name: target.fixed(pool, w) for name, w in FIXED.items()} | {
@@ -112,11 +118,8 @@ def transfer(source: Corpus, origin: Pool, target: Corpus, pool: Pool, say: Say)
             for n in CHECKPOINTS:
                 if n > len(others):
                     break
-                for c, q in others[max((k for k in CHECKPOINTS if k < n), default=0) : n]:
-                    examiner.ask(c, q, citer)
-                for c, q in examiner.asked:
-                    if c.name in group:
-                        reached[n].add(c.name, examiner.ask(c, q))
+                ask(examiner, others[max((k for k in CHECKPOINTS if k < n), default=0) : n], Sheet(pool), citer)
+                ask(examiner, of(examiner, group), reached[n])
             method.close()
         say(f"transfer to {pool.label}, seed {seed}")
     return {
@@ -160,8 +163,7 @@ def harm(corpus: Corpus, pool: Pool, say: Say) -> dict[str, Any]:
             row = examiner.ask(c, q, citer)
             trace.append((row.at(5).coverage - before[c.name, q.id], method.ranking))
         after = Sheet(pool)
-        for c, q in asked:
-            after.add(c.name, examiner.ask(c, q))
+        ask(examiner, asked, after)
         status = method.memory.status(asked[0][0].name).learner
         method.close()
         key = name if guarded else f"{name}, without the guard"
@@ -190,10 +192,8 @@ def _pass(
     method, examiner = corpus.opened(pool, config, hidden=hidden)
     asked = shuffled(examiner.asked, config.seed)
     citer = SimulatedCitations(np.random.default_rng(config.seed)).cited
-    for c, q in asked:
-        first.add(c.name, examiner.ask(c, q, citer))
-    for c, q in asked:
-        again.add(c.name, examiner.ask(c, q))
+    ask(examiner, asked, first, citer)
+    ask(examiner, asked, again)
     method.close()
 
 

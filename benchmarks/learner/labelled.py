@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.learner.experiments import Corpus, Say
+from benchmarks.learner.experiments import Corpus, Say, ask, of
 from benchmarks.learner.pools import Pool, Sheet, splits
 from rmm_core import FeatureWeights, RMMConfig
 from rmm_core.features import SCORED_BY
@@ -38,9 +38,7 @@ def labelled(corpus: Corpus, pool: Pool, say: Say) -> dict[str, Any]:
         for group in splits([c.name for c in corpus.conversations]):
             weights = fitted([(e.columns, e.wanted[label]) for e in examples if e.conversation not in group])
             method, examiner = corpus.opened(pool, RMMConfig(prior=weights), learns=False)
-            for c, q in examiner.asked:
-                if c.name in group:
-                    sheet.add(c.name, examiner.ask(c, q))
+            ask(examiner, of(examiner, group), sheet)
             method.close()
         found[f"labels of {label}"] = sheet.summary()
         say(f"labelled {label}, {pool.label}: {sheet.summary()['sessions all@5']['mean']:.3f} of sessions")

@@ -1,14 +1,15 @@
-"""From the experiments' files to the tables of benchmarks/LEARNER.md, and its plot."""
+"""From the experiments' files to the tables of benchmarks/LEARNER.md."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.learner.pools import POOLS
+from benchmarks.learner.pools import POOLS, Pool
+from benchmarks.tables import markdown
 
 Figures: TypeAlias = Mapping[str, Mapping[str, float]]
 Experiments: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -51,7 +52,7 @@ class Aim:
     least: float
 
 
-LAST = "and own words"
+BEST_FIXED = "and own words"
 AIMS = (
     Aim("LoCoMo facts, users never seen, coverage@5", "unseen-facts", ("learned", "coverage@5"), 0.775),
     Aim("LoCoMo turns, users never seen, coverage@5", "unseen-turns", ("learned", "coverage@5"), 0.69),
@@ -65,7 +66,7 @@ AIMS = (
     Aim(
         "LongMemEval turns all@5, ahead of the best fixed",
         "unseen-longmemeval",
-        ("gain over fixed", LAST, "all@5"),
+        ("gain over fixed", BEST_FIXED, "all@5"),
         0.03,
     ),
     Aim("the same, ahead of our prior", "unseen-longmemeval", ("gain", "all@5"), 0.03),
@@ -84,16 +85,13 @@ def aims_table(found: Experiments) -> str:
             ahead = aim.figures[0].startswith("gain")
             reached = "yes" if figures["mean"] >= aim.least else "**no**"
             lines.append([aim.label, f"{aim.least:{'+' if ahead else ''}}", _cell(figures, sign=ahead), reached])
-    return _table(["", "aim", "measured", "reached"], lines)
+    return markdown(["", "aim", "measured", "reached"], lines)
 
 
 def unseen_table(found: Experiments) -> str:
     """Fixed rankings, our prior and what was learned, on users held out."""
     lines = []
-    for name, pool in POOLS.items():
-        e = found.get(f"unseen-{name}")
-        if e is None:
-            continue
+    for name, pool, e in _each(found, "unseen"):
         for fixed, figures in e["fixed"].items():
             lines.append(_row(f"{pool.label}: {fixed}", figures))
         if fresh := found.get(f"fresh-{name}"):
@@ -104,7 +102,7 @@ def unseen_table(found: Experiments) -> str:
         lines.append(_row(f"{pool.label}: our prior", e["prior"]))
         lines.append(_row(f"**{pool.label}: learned from others**", e["learned"], interval=True))
         lines.append(_row("ahead of our prior", e["gain"], interval=True, sign=True))
-    return _table(["", *MAIN], lines)
+    return markdown(["", *MAIN], lines)
 
 
 def labelled_table(found: Experiments) -> str:
@@ -116,28 +114,21 @@ def labelled_table(found: Experiments) -> str:
         for label, figures in e.items()
         if label.startswith("labels of")
     ]
-    return _table(["", *MAIN], lines)
+    return markdown(["", *MAIN], lines)
 
 
 def weights_table(found: Experiments) -> str:
     """The weights of the features, where they start and where citations lead."""
-    pools = {name: e for name in POOLS if (e := found.get(f"unseen-{name}"))}
-    if not pools:
-        return ""
-    prior = next(iter(pools.values()))["defaults"]["prior"]
-    lines = [
-        [name, f"{start:.2f}", *(f"{e['weights'][name]:.2f}" for e in pools.values())] for name, start in prior.items()
-    ]
-    return _table(["", "start", *(POOLS[name].label for name in pools)], lines)
+    pools = [(pool.label, e) for _, pool, e in _each(found, "unseen")]
+    prior = pools[0][1]["defaults"]["prior"] if pools else {}
+    lines = [[name, f"{start:.2f}", *(f"{e['weights'][name]:.2f}" for _, e in pools)] for name, start in prior.items()]
+    return markdown(["", "start", *(label for label, _ in pools)], lines)
 
 
 def recurring_table(found: Experiments) -> str:
     """One pass, and the same again."""
     lines = []
-    for name, pool in POOLS.items():
-        e = found.get(f"recurring-{name}")
-        if e is None:
-            continue
+    for name, pool, e in _each(found, "recurring"):
         for phase, label in (
             ("prior", "our prior"),
             ("first", "while learning, each scored first"),
@@ -150,7 +141,7 @@ def recurring_table(found: Experiments) -> str:
             lines.append(
                 [f"any@5 while learning, adversarial questions too (n = {figures['n']:,})", "", _cell(figures)]
             )
-    return _table(["", *MAIN], [[*line, *[""] * (len(MAIN) + 1 - len(line))] for line in lines])
+    return markdown(["", *MAIN], [[*line, *[""] * (len(MAIN) + 1 - len(line))] for line in lines])
 
 
 def transfer_table(found: Experiments) -> str:
@@ -166,7 +157,7 @@ def transfer_table(found: Experiments) -> str:
             reached = f"after {near} answers" if near is not None else "not reached"
             to = name.removeprefix("transfer-to-")
             parts.append(
-                f"{_table([f'to {to}', 'coverage@5'], lines)}\n\nWithin 0.01 of the best fixed one: {reached}."
+                f"{markdown([f'to {to}', 'coverage@5'], lines)}\n\nWithin 0.01 of the best fixed one: {reached}."
             )
     return "\n\n".join(parts)
 
@@ -185,7 +176,7 @@ def variants_table(found: Experiments) -> str:
                     line.append(_cell(ahead["coverage@5"], sign=True) if ahead else "")
                 lines.append(line)
             head = ["before it learns", "", "while learning", "", "again", ""]
-            parts.append(f"{POOLS[name.removeprefix('variants-')].label}\n\n{_table(['coverage@5', *head], lines)}")
+            parts.append(f"{POOLS[name.removeprefix('variants-')].label}\n\n{markdown(['coverage@5', *head], lines)}")
     return "\n\n".join(parts)
 
 
@@ -204,36 +195,12 @@ def harm_table(found: Experiments) -> str:
         ]
         for name, c in e["citations"].items()
     ]
-    return _table(["citations", "coverage@5 served", "ahead of the prior", "serves", "reason"], lines)
+    return markdown(["citations", "coverage@5 served", "ahead of the prior", "serves", "reason"], lines)
 
 
-def harm_plot(found: Experiments, path: Path) -> None:
-    """Draw how far what is served is ahead of the prior on the same questions, and which ranking serves it."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    import matplotlib.pyplot as plt
-
-    mpl.rcParams["svg.hashsalt"] = path.stem  # the same figures, the same file
-    mpl.rcParams["svg.fonttype"] = "none"
-    e = found["harm"]
-    figure, (above, below) = plt.subplots(2, 1, figsize=(7, 5), sharex=True, height_ratios=(3, 2))
-    for name, c in e["citations"].items():
-        steps = [point["answers"] for point in c["served"]]
-        (line,) = above.plot(steps, [point["ahead"] for point in c["served"]], label=name, linewidth=1.4)
-        below.plot(steps, [point["learned"] for point in c["served"]], color=line.get_color(), linewidth=1.4)
-    above.axhline(0.0, color="black", linestyle=":", linewidth=1.0)
-    above.set_ylabel("coverage@5 of what is served,\nahead of the prior")
-    below.set_ylabel("share of answers that\nthe learned ranking serves")
-    below.set_xlabel("answers (simulated citations)")
-    figure.legend(frameon=False, fontsize=7, ncols=3, loc="upper center")
-    for axes in (above, below):
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout(rect=(0, 0, 1, 0.9))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+def _each(found: Experiments, kind: str) -> Iterator[tuple[str, Pool, Mapping[str, Any]]]:
+    """The experiments of a kind that there are files for, with the names and the pools they are of."""
+    return ((name, pool, e) for name, pool in POOLS.items() if (e := found.get(f"{kind}-{name}")) is not None)
 
 
 def _row(label: str, figures: Figures, *, interval: bool = False, sign: bool = False) -> list[str]:
@@ -244,10 +211,3 @@ def _cell(figures: Mapping[str, float], *, interval: bool = True, sign: bool = F
     form = "+.3f" if sign else ".3f"
     mean = f"{figures['mean']:{form}}"
     return f"{mean} [{figures['low']:{form}}, {figures['high']:{form}}]" if interval else mean
-
-
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    if not lines:
-        return ""
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

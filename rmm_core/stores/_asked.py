@@ -25,29 +25,39 @@ class Asked:
     """
 
     last: int = 0
-    _questions: list[Vector] = field(default_factory=list)
+    _questions: Matrix = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
     _shown: list[tuple[tuple[str, bool], ...]] = field(default_factory=list)  # in order, and whether each was cited
     _places: Places = field(default_factory=Places.unknown)
 
     def add(self, entries: Iterable[tuple[int, Feedback]]) -> None:
         """Hold more entries of the learning log; of texts that the bank does not hold, only that they were there."""
+        new: list[Vector] = []
         for number, feedback in entries:
             self.last = number
             if feedback.embeddings is not None:
                 continue
-            if self._questions and len(self._questions[-1]) != len(feedback.embedding):  # another embedder's
-                self._questions, self._shown = [], []
+            if len(feedback.embedding) != (len(new[-1]) if new else self._questions.shape[1]):  # another embedder's
+                self._questions, self._shown, new = np.zeros((0, len(feedback.embedding)), np.float32), [], []
             shown = tuple((feedback.memory_ids[i], i in feedback.cited) for i in feedback.shown)
-            self._questions.append(feedback.embedding)
+            new.append(feedback.embedding)
             self._shown.append(shown)
             self._places = self._places.add([cited for _, cited in shown])
-        del self._questions[:-ASKED], self._shown[:-ASKED]
+        if new:
+            self._questions = np.vstack([self._questions, *new])[-ASKED:]
+            del self._shown[:-ASKED]
 
-    def features(self, vector: Vector, memory_ids: Sequence[str]) -> Matrix:
+    def similar(self, vector: Vector) -> list[tuple[float, int]]:
+        """Questions like this one, by number, and how alike they are in (0, 1], most alike first."""
+        if self._questions.shape[1] != len(vector):
+            return []
+        likeness = np.clip((self._questions @ vector - _UNLIKE) / (1 - _UNLIKE), 0.0, 1.0) ** 2
+        return sorted(((float(likeness[i]), int(i)) for i in np.flatnonzero(likeness)), reverse=True)
+
+    def features(self, similar: Sequence[tuple[float, int]], memory_ids: Sequence[str]) -> Matrix:
         """How alike the most similar question is that cited a memory, and that passed over it; shape ``(K, 2)``."""
         found = np.zeros((len(memory_ids), 2), dtype=np.float32)
         row = {name: i for i, name in enumerate(memory_ids)}
-        for likeness, number in self._similar(vector):
+        for likeness, number in similar:
             shown = self._shown[number]
             for (name, cited), usual in zip(shown, self._places.usual(len(shown)), strict=True):
                 if (i := row.get(name)) is not None:
@@ -55,21 +65,13 @@ class Asked:
                     found[i, column] = max(found[i, column], likeness * _said(usual, cited=cited))
         return found
 
-    def cited(self, vector: Vector) -> list[str]:
+    def cited(self, similar: Sequence[tuple[float, int]]) -> list[str]:
         """The memories that answers to similar questions cited, the most similar question's first."""
-        similar = self._similar(vector)
         return list(dict.fromkeys(name for _, n in similar for name, was_cited in self._shown[n] if was_cited))
 
     def size(self) -> int:
         """Bytes held, about."""
-        return sum(q.nbytes + 600 for q in self._questions)
-
-    def _similar(self, vector: Vector) -> list[tuple[float, int]]:
-        """Questions like this one and how alike they are in (0, 1], most alike first."""
-        if not self._questions or len(self._questions[-1]) != len(vector):
-            return []
-        likeness = np.clip((np.stack(self._questions) @ vector - _UNLIKE) / (1 - _UNLIKE), 0.0, 1.0) ** 2
-        return sorted(((float(likeness[i]), int(i)) for i in np.flatnonzero(likeness)), reverse=True)
+        return self._questions.nbytes + 600 * len(self._shown)
 
 
 def _said(usual: float, *, cited: bool) -> float:

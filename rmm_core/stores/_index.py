@@ -146,7 +146,8 @@ class BankIndex:
         session = self._matches("session", expression, len(self._sessions) + 1)
         for scores in (own, window):
             found.update(dict.fromkeys(self._best(scores, limit, wanted)))
-        cited = [self._numbers[i] for i in self.asked.cited(vector)[:limit] if i in self._numbers]
+        similar = self.asked.similar(vector)
+        cited = [self._numbers[i] for i in self.asked.cited(similar)[:limit] if i in self._numbers]
         found.update(dict.fromkeys(n for n in cited if kind in (None, self._documents[n].kind)))
         numbers = list(found)
         names = [self._documents[n].memory_id for n in numbers]
@@ -158,7 +159,7 @@ class BankIndex:
                 of_session,
                 self._around(vector, numbers),
                 self._traits(text, numbers),
-                self.asked.features(vector, names),
+                self.asked.features(similar, names),
             ]
         ).astype(np.float32)
         return dict(zip(names, rows, strict=True))

@@ -179,8 +179,7 @@ def test_the_papers_settings_are_the_papers_algorithm():
     rng, batch, noises = np.random.default_rng(0), [], []
     for step in range(1, 41):
         question = int(rng.integers(QUESTIONS))
-        cited = lambda shown, relevant: [name in relevant or rng.random() < 0.1 for name in shown]  # noqa: E731
-        recall = answer(memory, w, question, cited)
+        recall = answer(memory, w, question, lambda shown, told: [n in told or rng.random() < 0.1 for n in shown])
         q = torch.tensor(w.rows[w.questions[question]], dtype=torch.float64)
         names = [c.memory.id for c in recall.candidates]
         assert set(names) == set(sorted(bank, key=lambda n: -float(bank[n] @ q))[:20])
