@@ -69,6 +69,8 @@ class RMMConfig:
         idle_minutes: A session silent for longer counts as ended.
         session_turns: A session is reflected on its way whenever this many turns have come
             together; None waits for its end.
+        lease_minutes: A worker that reflects a session and has asked no model for longer counts as dead, and
+            another may take the session up. Longer than the longest reply takes.
 
     Other:
         seed: Of all randomness.
@@ -107,6 +109,7 @@ class RMMConfig:
 
     idle_minutes: float = 30.0
     session_turns: int | None = 200
+    lease_minutes: float = 10.0
 
     seed: int = 0
     cache_bytes: int = 256 * 1024 * 1024
@@ -228,4 +231,5 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("anchor", "at least 0 and below 1", lambda v: 0 <= v < 1),
     ("duels", "between 0 and 1", lambda v: 0 <= v <= 1),
     ("idle_minutes", "a finite number of at least 0", _at_least_0),
+    ("lease_minutes", "a finite number above 0", _above_0),
 )

@@ -14,6 +14,7 @@
     │   └── EmbedderError        the embedder failed or returned another shape
     └── StoreError               the database could not do its part
         ├── ConflictError        somebody else committed first
+        │   └── LeaseError       somebody else reflects this session
         └── StoreClosedError     used after ``close``
 
 Errors of other libraries are translated where they are called, and chained.
@@ -88,6 +89,10 @@ class StoreError(RMMError):
 
 class ConflictError(StoreError):
     """Somebody else committed first; read again and decide again."""
+
+
+class LeaseError(ConflictError):
+    """Another worker reflects this session."""
 
 
 class StoreClosedError(StoreError):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
 from rmm_core.types import Matrix
@@ -63,6 +64,27 @@ def embed(texts: Sequence[str]) -> Flow[Matrix]:
 
         return np.zeros((0, 0), dtype=np.float32)
     return cast(Matrix, (yield Embed(tuple(texts))))
+
+
+def before_each(flow: Flow[T], kind: type[Request], step: Callable[[], Any]) -> Flow[T]:
+    """``flow``, with ``step`` called before each request of a kind; what ``step`` raises is raised inside the flow."""
+    resume: Callable[[], Request] = partial(flow.send, None)
+    while True:
+        try:
+            request = resume()
+        except StopIteration as end:
+            return cast(T, end.value)
+        try:
+            if isinstance(request, kind):
+                yield Call(step)
+            answer = yield request
+        except GeneratorExit:
+            flow.close()
+            raise
+        except BaseException as error:
+            resume = partial(flow.throw, error)
+        else:
+            resume = partial(flow.send, answer)
 
 
 def call(function: Callable[..., T], *args: Any, **kwargs: Any) -> Flow[T]:

@@ -209,6 +209,25 @@ class MemoryStore(Protocol):
         """Count a failed reflection and keep what it said."""
         ...
 
+    def lease(self, user_id: str, session_id: str, *, holder: str, seconds: float) -> bool:
+        """Take the session for reflection, or hold on to it; whether it is ``holder``'s now.
+
+        Somebody else's is theirs until they give it back, or have not held on to it for as long as they said: one who
+        died holds nobody up. Time is the database's own, whatever the clock of the memory.
+
+        Args:
+            holder: Names who takes it.
+            seconds: For how long, from now.
+
+        Raises:
+            NotFoundError: When there is no such session.
+        """
+        ...
+
+    def release(self, user_id: str, session_id: str, *, holder: str) -> None:
+        """Give a session back that ``holder`` took; nothing happens when it is not theirs any more."""
+        ...
+
     def session(self, user_id: str, session_id: str) -> Session:
         """One session.
 

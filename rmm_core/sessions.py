@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from rmm_core.bounded import Bounded
 from rmm_core.config import RMMConfig
-from rmm_core.errors import NotFoundError, RMMError, StoreClosedError
-from rmm_core.flow import Flow, call
+from rmm_core.errors import LeaseError, NotFoundError, RMMError, StoreClosedError
+from rmm_core.flow import Complete, Flow, before_each, call
+from rmm_core.inputs import fresh_id
 from rmm_core.prospective import reflect
 from rmm_core.protocols import MemoryStore, Reflector
 from rmm_core.types import ReflectionReport, Session
@@ -67,9 +69,11 @@ class Sessions:
     def reflecting(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
         """Reflect one session; a failure leaves it pending and is reported, not raised."""
         try:
-            report = yield from reflect(self._store, self._reflector, self._config, user_id, session_id)
+            report = yield from self._alone(user_id, session_id)
         except StoreClosedError:
             raise
+        except LeaseError:
+            report = ReflectionReport(user_id, session_id, "elsewhere")
         except RMMError as error:
             report = yield from call(self._failed, user_id, session_id, error)
         if self._on_reflection is not None:
@@ -119,6 +123,37 @@ class Sessions:
         """Let go of what is held of a user."""
         self._open = {s for s in self._open if s[0] != user_id}
         self._looked.pop(user_id)
+
+    def _alone(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
+        """Reflect a session that no other worker is at.
+
+        The lease is renewed before each time a model is asked, and given back whatever happens.
+
+        Raises (inside the flow):
+            LeaseError: When another worker has the session, or took it because this one was silent for too long.
+        """
+        holder, seconds = fresh_id(), 60.0 * self._config.lease_minutes
+
+        def hold() -> None:
+            if not self._store.lease(user_id, session_id, holder=holder, seconds=seconds):
+                raise LeaseError("another worker reflects this session")
+
+        def give_back() -> None:
+            with suppress(RMMError):  # it lapses by itself
+                self._store.release(user_id, session_id, holder=holder)
+
+        yield from call(hold)
+        try:
+            reflecting = reflect(self._store, self._reflector, self._config, user_id, session_id)
+            report = yield from before_each(reflecting, Complete, hold)
+        except GeneratorExit:  # nobody is left to ask
+            give_back()
+            raise
+        except BaseException:
+            yield from call(give_back)
+            raise
+        yield from call(give_back)
+        return report
 
     def _failed(self, user_id: str, session_id: str, error: RMMError) -> ReflectionReport:
         """Note a failed reflection, unless there is nothing left to reflect: done or forgotten by somebody else."""

@@ -19,7 +19,7 @@ Matrix: TypeAlias = NDArray[np.float32]
 Role: TypeAlias = Literal["user", "agent"]
 Kind: TypeAlias = Literal["topic", "unfiled"]
 CitationStatus: TypeAlias = Literal["cited", "none", "silent", "malformed"]
-ReflectionStatus: TypeAlias = Literal["reflected", "nothing", "already", "pending"]
+ReflectionStatus: TypeAlias = Literal["reflected", "nothing", "already", "elsewhere", "pending"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +273,8 @@ class ReflectionReport:
 
     Attributes:
         status: ``"reflected"``; ``"nothing"`` when the session held nothing worth a topic;
-            ``"already"`` when somebody else had reflected it; ``"pending"`` when it failed
-            and will be tried again.
+            ``"already"`` when somebody else had reflected it, ``"elsewhere"`` when somebody else is at
+            it; ``"pending"`` when it failed and will be tried again.
         added: Topics added.
         merged: Topics that took in something new.
         unfiled: Turns filed without a topic.

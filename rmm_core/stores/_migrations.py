@@ -79,6 +79,10 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE feedback ADD COLUMN duel TEXT NOT NULL DEFAULT '[]';
     CREATE INDEX feedback_by_user ON feedback (user_id);
     """,
+    """
+    ALTER TABLE sessions ADD COLUMN holder TEXT NOT NULL DEFAULT '';
+    ALTER TABLE sessions ADD COLUMN held_until REAL NOT NULL DEFAULT 0;
+    """,
 )
 
 

@@ -6,6 +6,7 @@ Functions here run inside the caller's transaction.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -64,6 +65,27 @@ def open_session(db: sqlite3.Connection, new: Session) -> None:
     db.execute(
         f"INSERT INTO sessions ({SESSION_COLUMNS}) VALUES ({marks}) ON CONFLICT DO UPDATE SET ended = 0",
         session_row(replace(new, born=next_number(db))),
+    )
+
+
+def lease(db: sqlite3.Connection, user_id: str, session_id: str, holder: str, seconds: float) -> bool:
+    """Take a session, or hold on to it, unless it is somebody else's; whether it is ``holder``'s now."""
+    now = time.time()
+    taken = db.execute(
+        "UPDATE sessions SET holder = ?1, held_until = ?2 WHERE user_id = ?3 AND id = ?4"
+        " AND (holder IN ('', ?1) OR held_until < ?5)",
+        (holder, now + seconds, user_id, session_id, now),
+    ).rowcount
+    if not taken:
+        session(db, user_id, session_id)
+    return bool(taken)
+
+
+def release(db: sqlite3.Connection, user_id: str, session_id: str, holder: str) -> None:
+    """Give a session back."""
+    db.execute(
+        "UPDATE sessions SET holder = '', held_until = 0 WHERE user_id = ? AND id = ? AND holder = ?",
+        (user_id, session_id, holder),
     )
 
 

@@ -1,24 +1,21 @@
 """The embedded store: one SQLite file, safe for threads, processes and sudden death.
 
-Write-ahead log, full synchronisation (a commit survives power loss), secure deletion. One connection
-guarded by a lock serves all threads: every statement here is short, and what takes long, the search, runs
-on the indexes of :mod:`rmm_core.stores._index` outside of the lock.
+One connection guarded by a lock serves all threads (:mod:`rmm_core.stores._file`): every statement here is short, and
+what takes long, the search, runs on the indexes of :mod:`rmm_core.stores._index` outside of the lock.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 
-from rmm_core.errors import ConflictError, DimensionError, InputError, NotFoundError, StoreClosedError, StoreError
+from rmm_core.errors import ConflictError, DimensionError, InputError, NotFoundError
 from rmm_core.protocols import BankChange, Entry, LearnerState
 from rmm_core.stores import _bank, _talk
 from rmm_core.stores._asked import ASKED
+from rmm_core.stores._file import SQLiteFile
 from rmm_core.stores._index import BankIndex, IndexCache
-from rmm_core.stores._migrations import migrate
 from rmm_core.types import Candidate, Feedback, Kind, Memory, Message, Session, Turn, TurnRef, Vector
 
 
@@ -35,31 +32,14 @@ class SQLiteStore:
     """
 
     def __init__(self, path: str, *, cache_bytes: int = 256 * 1024 * 1024, busy_seconds: float = 10.0) -> None:
-        self._path = path
-        self._lock = threading.RLock()
+        self._file = SQLiteFile(path, busy_seconds=busy_seconds)
         self._cache = IndexCache(cache_bytes)
-        self._db: sqlite3.Connection | None = None
-        try:
-            db = sqlite3.connect(path, timeout=busy_seconds, check_same_thread=False, isolation_level=None)
-        except sqlite3.Error as error:
-            raise StoreError(f"cannot open {path!r}: {error}; is its folder there, and writable?") from error
-        try:
-            for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "temp_store = MEMORY"):
-                db.execute(f"PRAGMA {pragma}")
-            migrate(db)
-        except sqlite3.Error as error:
-            db.close()
-            raise StoreError(f"cannot use {path!r} as a memory: {error}") from error
-        except BaseException:
-            db.close()
-            raise
-        self._db = db
 
     # -- sessions and turns --------------------------------------------------------------
 
     def open_session(self, session: Session) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             _talk.open_session(db, session)
             return _talk.session(db, session.user_id, session.id)
 
@@ -73,7 +53,7 @@ class SQLiteStore:
         feedback: Feedback | None = None,
     ) -> tuple[Turn, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             turns = _talk.append(db, user_id, session_id, messages, at)
             if feedback is not None and (turns or not messages):
                 _talk.log(db, feedback)
@@ -81,54 +61,64 @@ class SQLiteStore:
 
     def end_session(self, user_id: str, session_id: str) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             db.execute("UPDATE sessions SET ended = 1 WHERE user_id = ? AND id = ?", (user_id, session_id))
             return _talk.session(db, user_id, session_id)
 
     def fail_session(self, user_id: str, session_id: str, error: str) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             db.execute(
                 "UPDATE sessions SET attempts = attempts + 1, error = ? WHERE user_id = ? AND id = ?",
                 (error, user_id, session_id),
             )
             return _talk.session(db, user_id, session_id)
 
+    def lease(self, user_id: str, session_id: str, *, holder: str, seconds: float) -> bool:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._file.write() as db:
+            return _talk.lease(db, user_id, session_id, holder, seconds)
+
+    def release(self, user_id: str, session_id: str, *, holder: str) -> None:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._file.write() as db:
+            _talk.release(db, user_id, session_id, holder)
+
     def session(self, user_id: str, session_id: str) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             return _talk.session(db, user_id, session_id)
 
     def sessions(self, user_id: str) -> tuple[Session, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             return _talk.sessions(db, user_id)
 
     def pending(self, *, idle_since: datetime, user_id: str | None = None) -> tuple[Session, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             return _talk.pending(db, idle_since, user_id)
 
     def turns(self, user_id: str, session_id: str, start: int = 0, stop: int | None = None) -> tuple[Turn, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             return _talk.turns(db, user_id, session_id, start, stop)
 
     def turns_at(self, user_id: str, refs: Sequence[TurnRef]) -> dict[TurnRef, Turn]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             return _talk.turns_at(db, user_id, refs)
 
     # -- the bank ------------------------------------------------------------------------
 
     def bank_version(self, user_id: str) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             return _bank.version(db, user_id)[0]
 
     def commit(self, user_id: str, change: BankChange) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             version, _ = _bank.version(db, user_id)
             if version != change.base_version:
                 raise ConflictError(f"the bank is at version {version}, the change was made on {change.base_version}")
@@ -155,7 +145,7 @@ class SQLiteStore:
         self, user_id: str, vector: Vector, *, text: str = "", limit: int, kind: Kind | None = None
     ) -> tuple[Candidate, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             width, (version, _) = _width(db), _bank.version(db, user_id)
         if width is not None and width != len(vector):
             raise DimensionError(width, len(vector))
@@ -181,7 +171,7 @@ class SQLiteStore:
 
     def memories(self, user_id: str, *, kind: Kind | None = None) -> tuple[Memory, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             found = [e.memory for e in _bank.entries(db, user_id, None)]
         return tuple(
             sorted((m for m in found if kind in (None, m.kind)), key=lambda m: (m.created_at, m.evidence, m.id))
@@ -189,35 +179,35 @@ class SQLiteStore:
 
     def entries(self, user_id: str, memory_ids: Sequence[str]) -> dict[str, Entry]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             return {e.memory.id: e for e in _bank.entries(db, user_id, memory_ids)}
 
     def delete(self, user_id: str, memory_id: str) -> bool:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             was_there = _bank.delete(db, user_id, memory_id)
             if was_there:
                 _bank.raise_version(db, user_id, reset=True)
                 _release_width(db)
         if was_there:
-            self._scrub(whole=False)
+            self._file.scrub(whole=False)
         return was_there
 
     def forget_user(self, user_id: str) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             for table in ("sessions", "turns", "memories", "evidence", "revisions", "feedback", "banks"):
                 db.execute(f"DELETE FROM {table} WHERE user_id = ?", (user_id,))
             db.execute("DELETE FROM learners WHERE scope IN (?1, 'good:' || ?1, 'base:' || ?1)", (f"user:{user_id}",))
             _release_width(db)
         self._cache.drop(user_id)
-        self._scrub(whole=True)
+        self._file.scrub(whole=True)
 
     def restore_user(
         self, user_id: str, sessions: Sequence[Session], turns: Sequence[Turn], entries: Sequence[Entry]
     ) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             if user_id in self.users():
                 raise InputError(f"user {user_id!r} has something stored; forget the user or import under another id")
             for session in sessions:
@@ -230,14 +220,14 @@ class SQLiteStore:
 
     def users(self) -> Iterator[str]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             names = " UNION ".join(f"SELECT user_id FROM {table}" for table in ("sessions", "banks", "feedback"))
             rows = db.execute(f"{names} ORDER BY 1").fetchall()
         return iter([user_id for (user_id,) in rows])
 
     def reembed(self, banks: dict[str, tuple[int, dict[str, Vector]]]) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             moved = [u for u in {*banks, *self.users()} if _bank.version(db, u)[0] != banks.get(u, (0, {}))[0]]
             if moved:
                 raise ConflictError(f"{len(moved)} banks changed while their embeddings were made; do it again")
@@ -254,22 +244,22 @@ class SQLiteStore:
 
     def add_feedback(self, feedback: Feedback) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             _talk.log(db, feedback)
 
     def width(self) -> int | None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             return _width(db)
 
     def feedback(self, *, after: int = 0, limit: int = 100, user_id: str | None = None) -> list[tuple[int, Feedback]]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             return _talk.logged(db, after, limit, user_id)
 
     def remove_feedback(self, last: int, *, user_id: str | None = None) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             whose = _talk.unlog(db, last, user_id)
             for name in {name for name in whose if _bank.version(db, name)[0]}:
                 _bank.raise_version(db, name, reset=True)
@@ -277,64 +267,29 @@ class SQLiteStore:
 
     def learner_version(self, scope: str) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             return _talk.learner_version(db, scope)
 
     def learner_state(self, scope: str) -> LearnerState | None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._read() as db:
+        with self._file.read() as db:
             return _talk.learner(db, scope)
 
     def save_learner_state(self, scope: str, content: bytes, *, base_version: int) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._write() as db:
+        with self._file.write() as db:
             return _talk.save_learner(db, scope, content, base_version)
 
     def close(self) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._lock:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
-            self._cache.clear()
+        self._file.close()
+        self._cache.clear()
 
     # -- how -----------------------------------------------------------------------------
 
-    @contextmanager
-    def _read(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for statements that see one state of the database."""
-        with self._transaction("BEGIN") as db:
-            yield db
-
-    @contextmanager
-    def _write(self) -> Iterator[sqlite3.Connection]:
-        """The connection inside a transaction that commits at the end, or leaves no trace."""
-        with self._transaction("BEGIN IMMEDIATE") as db:
-            yield db
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            if self._db is None:
-                raise StoreClosedError("this memory is closed; open it again with ReflectiveMemory.open")
-            if self._db.in_transaction:  # a read inside of a write joins it
-                yield self._db
-                return
-            try:
-                self._db.execute(begin)
-                try:
-                    yield self._db
-                    self._db.execute("COMMIT")
-                except BaseException:
-                    if self._db.in_transaction:
-                        self._db.execute("ROLLBACK")
-                    raise
-            except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
-                raise StoreError(f"{self._path}: {error}") from error
-
     def _follow(self, user_id: str, index: BankIndex) -> None:
         """Bring an index up to the bank as it stands; the caller holds the index's lock."""
-        with self._read() as db:
+        with self._file.read() as db:
             version, reset = _bank.version(db, user_id)
             if index.version < reset or version == 0:
                 index.clear()
@@ -345,25 +300,6 @@ class SQLiteStore:
         index.put(documents, sessions)
         index.version = version
         self._cache.settle(user_id, index.size)
-
-    def _scrub(self, *, whole: bool) -> None:
-        """Remove deleted content from the files: from the log, and by a rewrite from free space."""
-        with self._lock:
-            if self._db is None:
-                return
-            try:
-                if whole:
-                    self._db.execute("VACUUM")
-                busy, _, _ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            except sqlite3.Error as error:
-                raise StoreError(f"{self._path}: {_TRACES}: {error}") from error
-            if busy > 0:
-                raise StoreError(f"{self._path}: {_TRACES}")
-
-
-_TRACES = (
-    "the data is deleted, but traces remain in the file while another process is reading; delete or forget again then"
-)
 
 
 def _width(db: sqlite3.Connection) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import timedelta
 
@@ -61,6 +62,26 @@ class BankContract:
         assert third.at == T0 + timedelta(minutes=5)
         assert store.turns("ann", "s", 1, 2) == turns[1:2]
         assert store.session("ann", "s").last_at == T0  # when it was written, not when it was said
+
+    def test_a_session_is_leased_to_one(self, store: MemoryStore) -> None:
+        """Held on to, given back, and lapsed when whoever holds it says nothing more."""
+        talk(store, "ann", "s", "x")
+        talk(store, "bob", "s", "x")
+        assert store.lease("ann", "s", holder="one", seconds=60)
+        assert store.lease("ann", "s", holder="one", seconds=60)
+        assert not store.lease("ann", "s", holder="two", seconds=60)
+        assert store.lease("bob", "s", holder="two", seconds=60)
+        store.release("ann", "s", holder="two")
+        assert not store.lease("ann", "s", holder="two", seconds=60)
+        store.release("ann", "s", holder="one")
+        assert store.lease("ann", "s", holder="two", seconds=0.05)
+        time.sleep(0.1)
+        assert store.lease("ann", "s", holder="one", seconds=60)
+        store.open_session(a_session("ann", "s"))
+        assert not store.lease("ann", "s", holder="two", seconds=60)
+        with pytest.raises(NotFoundError, match="s9"):
+            store.lease("ann", "s9", holder="one", seconds=60)
+        store.release("ann", "s9", holder="one")
 
     def test_unknown_sessions_are_not_found(self, store: MemoryStore) -> None:
         """Nothing is made up for a session that is not there."""

@@ -8,7 +8,7 @@ import pytest
 
 from rmm_core.drivers import Services, arun, run
 from rmm_core.errors import ConfigError, EmbedderError, LLMError, ReplyError
-from rmm_core.flow import call, complete, embed
+from rmm_core.flow import Complete, before_each, call, complete, embed
 from rmm_core.testing import HashEmbedder, ScriptedLLM
 
 
@@ -105,3 +105,42 @@ def test_an_embedder_error_passes_as_it_is():
 
     with pytest.raises(EmbedderError, match=r"^no weights$"):
         run(embed(["x"]), Services(None, Broken()))
+
+
+@pytest.mark.parametrize("drive", drivers(), ids=["sync", "async"])
+def test_a_step_before_each_request(drive):
+    llm, steps = ScriptedLLM("one", ValueError("bad gateway")), []
+    watched = before_each(flow([]), Complete, lambda: steps.append(len(llm.history)))
+    assert drive(watched, Services(llm, HashEmbedder(16))) == ("one", (2, 16), "ValueError: bad gateway")
+    assert steps == [0, 1]
+
+
+def test_what_a_step_raises_is_raised_inside_the_flow():
+    def refuse():
+        raise LLMError("not now")
+
+    def answered():
+        try:
+            yield from complete("first")
+        except LLMError as error:
+            return str(error)
+
+    llm = ScriptedLLM()
+    assert run(before_each(answered(), Complete, refuse), Services(llm, HashEmbedder(16))) == "not now"
+    assert llm.history == []
+
+
+def test_a_watched_flow_is_closed_with_the_one_that_watches():
+    closed = []
+
+    def waiting():
+        try:
+            yield from complete("first")
+        finally:
+            closed.append(True)
+
+    watched = before_each(waiting(), Complete, list)
+    next(watched)
+    next(watched)
+    watched.close()
+    assert closed == [True]

@@ -180,8 +180,9 @@ def test_concurrent_reflections_leave_one_set(open_memory):
         t.start()
     for t in threads:
         t.join()
-    assert sorted(set(statuses)) == ["already", "reflected"]
+    assert set(statuses) <= {"already", "elsewhere", "reflected"}
     assert statuses.count("reflected") == 1
+    assert len(llm.history) == 1  # and one worker asked
     assert memory.status("ann").sessions[0].attempts == 0
     assert len(memory.memories("ann", kind="topic")) == 1
 

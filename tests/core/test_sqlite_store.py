@@ -199,7 +199,7 @@ def test_a_file_of_schema_2_goes_on(tmp_path):
         memory.feedback(recall, "[1]")
         assert memory.status("ann").learner.updates == 2  # from the whole log, the narrow rows included
     with sqlite3.connect(path) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),) == (3,)
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),) == (4,)
     db.close()
 
 
@@ -251,7 +251,7 @@ def test_traces_that_a_reader_holds_are_admitted(tmp_path):
     reader = sqlite3.connect(tmp_path / "m.db", isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM turns").fetchall()
-    store._db.execute("PRAGMA busy_timeout = 100")
+    store._file._db.execute("PRAGMA busy_timeout = 100")
     with pytest.raises(StoreError, match="traces remain"):
         store.forget_user("ann")
     assert store.memories("ann") == ()
