@@ -92,6 +92,7 @@ class EmbeddingsEmbedder:
 def open_memory(
     place: str | PathLike[str],
     *,
+    key: str | bytes | None = None,
     model: BaseLanguageModel[Any] | LLM | str | None = None,
     embeddings: Embeddings | Embedder | str | None = None,
     config: RMMConfig | None = None,
@@ -101,7 +102,8 @@ def open_memory(
     """The memory at ``place``, with LangChain's models as they are.
 
     Args:
-        place: The path of a file, or ``":memory:"``.
+        place: The path of a file, a ``postgresql://`` URL, or ``":memory:"``.
+        key: Encrypts the file: see :meth:`rmm_core.ReflectiveMemory.open`.
         model: Reflects on sessions: a chat model, its name (``"openai:gpt-4o-mini"``), or one of the core's.
             Without one, memories are made of the users' own sentences.
         embeddings: Embeddings, their name (``"openai:text-embedding-3-small"``), or an embedder of the core's.
@@ -115,6 +117,7 @@ def open_memory(
     """
     return ReflectiveMemory.open(
         place,
+        key=key,
         llm=None if model is None else _as_llm(model),
         embedder=_as_embedder(embeddings),
         config=config,

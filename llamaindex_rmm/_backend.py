@@ -61,6 +61,7 @@ class IndexEmbedder:
 def open_memory(
     place: str | PathLike[str],
     *,
+    key: str | bytes | None = None,
     llm: llms.LLM | LLM | None = None,
     embed_model: BaseEmbedding | Embedder | None = None,
     config: RMMConfig | None = None,
@@ -72,9 +73,9 @@ def open_memory(
     What LlamaIndex saves of an agent's context names it by its place: open it there before the context is restored.
 
     Args:
-        place: The path of a file, or ``":memory:"``.
-        llm: Reflects on sessions: LlamaIndex's or one of the core's. Without one, memories are made of the users' own
-            sentences.
+        place: The path of a file, a ``postgresql://`` URL, or ``":memory:"``.
+        key: Encrypts the file (see :meth:`rmm_core.ReflectiveMemory.open`); not saved with a context.
+        llm: Reflects on sessions: LlamaIndex's or the core's. Without one, memories are the users' own sentences.
         embed_model: LlamaIndex's, or an embedder of the core's.
         config: Settings.
         clock: Tells the time; timezone-aware.
@@ -85,6 +86,7 @@ def open_memory(
     """
     memory = ReflectiveMemory.open(
         place,
+        key=key,
         llm=_as_llm(llm),
         embedder=_as_embedder(embed_model),
         config=config,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from weakref import WeakValueDictionary
 
 from rmm_core import NotFoundError, ReflectiveMemory
 from rmm_core.inputs import fresh_id
+from rmm_core.stores import shown
 
 _memories: WeakValueDictionary[str, ReflectiveMemory] = WeakValueDictionary()
 _lock = threading.Lock()
@@ -17,7 +17,7 @@ def register(memory: ReflectiveMemory, place: str) -> ReflectiveMemory:
     """Know a memory by its place, instead of an older one, as long as the app has it; and return it."""
     if place != ":memory:":  # every one of those is a bank of its own
         with _lock:
-            _memories[str(Path(place).absolute())] = memory
+            _memories[shown(place)] = memory
     return memory
 
 
@@ -40,6 +40,7 @@ def memory_of(name: str) -> ReflectiveMemory:
     if memory is None:
         raise NotFoundError(
             f"the memory {name!r} is not open in this process: call llamaindex_rmm.open_memory({name!r}, ...) "
-            f"before what was saved is restored; open are {sorted(_memories) or 'none'}"
+            "before what was saved is restored, with its key if it is encrypted (keys are not saved); "
+            f"open are {sorted(_memories) or 'none'}"
         )
     return memory

@@ -15,6 +15,7 @@
     └── StoreError               the database could not do its part
         ├── ConflictError        somebody else committed first
         │   └── LeaseError       somebody else reflects this session
+        ├── WrongKeyError        the file does not open with this key, or without one
         └── StoreClosedError     used after ``close``
 
 Errors of other libraries are translated where they are called, and chained.
@@ -93,6 +94,10 @@ class ConflictError(StoreError):
 
 class LeaseError(ConflictError):
     """Another worker reflects this session."""
+
+
+class WrongKeyError(StoreError):
+    """A file that the given key, or the lack of one, does not open; the attempt left it as it was."""
 
 
 class StoreClosedError(StoreError):

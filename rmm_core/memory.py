@@ -12,6 +12,7 @@ from rmm_core import transfer
 from rmm_core.chat import Chat
 from rmm_core.config import RMMConfig
 from rmm_core.engine import Engine
+from rmm_core.errors import ConfigError
 from rmm_core.inputs import aware, checked_config, checked_count, checked_id, checked_models, checked_text, fresh_id
 from rmm_core.prospective import reembedding
 from rmm_core.protocols import LLM, Embedder, Reflector
@@ -35,6 +36,7 @@ class ReflectiveMemory(Engine):
         cls,
         place: str | PathLike[str],
         *,
+        key: str | bytes | None = None,
         llm: LLM | None = None,
         embedder: Embedder | None = None,
         config: RMMConfig | None = None,
@@ -42,16 +44,20 @@ class ReflectiveMemory(Engine):
         clock: Callable[[], datetime] | None = None,
         on_reflection: Callable[[ReflectionReport], None] | None = None,
     ) -> Self:
-        """The memory at ``place``: the path of a file, or ``":memory:"``.
+        """The memory at ``place``: the path of a file, a ``postgresql://`` URL, or ``":memory:"``.
+
+        With a ``key`` (a passphrase, or 32 random bytes, which open faster) the file is encrypted, and nobody can read
+        it without; in memory a key has no effect.
 
         Raises:
-            ConfigError: When a setting or ``place`` cannot work.
-            StoreError: When the file cannot be opened or is something else.
+            ConfigError: When a setting, ``place`` or ``key`` cannot work.
+            MissingDependencyError: When there is a key, and the extra ``encryption`` is not installed.
+            StoreError: When the file cannot be opened, not with this key (WrongKeyError), or is something else.
         """
         config = checked_config(config)
         checked_models(llm, embedder)  # before a file is made
         return cls(
-            open_store(place, config),
+            open_store(place, config, key),
             llm=llm,
             embedder=embedder,
             config=config,
@@ -241,6 +247,24 @@ class ReflectiveMemory(Engine):
         count = self.run(reembedding(self.store))
         self._trainer.reembedded()
         return count
+
+    def rekey(self, key: str | bytes) -> None:
+        """Encrypt the file anew, so that nothing of it opens with the key it had; all or nothing, also in a crash.
+
+        It rewrites the file, and nobody else can write meanwhile. Other processes that use the file get an error from
+        then on, and open it again with the new key.
+
+        Args:
+            key: The new key, as for :meth:`open`.
+
+        Raises:
+            ConfigError: When the key cannot be one, or this memory's database takes none.
+            StoreError: When the file is not encrypted (its message tells the way), or another process is reading it.
+        """
+        rekey = getattr(self.store, "rekey", None)
+        if rekey is None:
+            raise ConfigError(f"{type(self.store).__name__} has no key to change: only the file of a memory has one")
+        rekey(key)
 
     def close(self) -> None:
         """Reflect the sessions that are open here, and let go of the store; twice is fine."""

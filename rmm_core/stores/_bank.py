@@ -1,110 +1,159 @@
 """Statements on the tables of the bank: memories, their evidence and history, the bank's version.
 
-Functions here run inside the caller's transaction.
+Functions here run inside the caller's transaction. They are written in what SQLite and PostgreSQL have in common.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from rmm_core.protocols import Entry
+from rmm_core.errors import ConflictError
+from rmm_core.protocols import BankChange, Entry
+from rmm_core.stores import _talk
 from rmm_core.stores._index import WINDOW, Document
-from rmm_core.stores._rows import MEMORY_COLUMNS, TURN_COLUMNS, blob, memory_of, time_text, turn_of, vector
-from rmm_core.stores._talk import next_number
+from rmm_core.stores._rows import MEMORY_COLUMNS, TURN_COLUMNS, blob, memory_of, time_of, time_text, turn_of, vector
+from rmm_core.stores._sql import Sql
 from rmm_core.stores._traits import traits
-from rmm_core.types import Revision, Turn, TurnRef, Vector
+from rmm_core.types import Kind, Memory, Revision, Turn, TurnRef, Vector
+
+Pack: TypeAlias = Callable[[Vector], Any]
 
 
-def version(db: sqlite3.Connection, user_id: str) -> tuple[int, int]:
+def version(db: Sql, user_id: str) -> tuple[int, int]:
     """The bank's version, and the version of the last change that asks for a new index."""
     row = db.execute("SELECT version, reset FROM banks WHERE user_id = ?", (user_id,)).fetchone()
     return (row[0], row[1]) if row else (0, 0)
 
 
-def raise_version(db: sqlite3.Connection, user_id: str, *, reset: bool) -> int:
+def raise_version(db: Sql, user_id: str, number: int, *, reset: bool) -> None:
     """Give the bank its next version; ``reset`` when memories went away.
 
     Numbers are drawn from one counter for all banks and never come again, so that an index of a bank
     that was forgotten and began anew, perhaps by another process, cannot pass for a current one.
     """
-    number = next_number(db)
     db.execute(
-        "INSERT INTO banks VALUES (?1, ?2, ?2)"
-        " ON CONFLICT DO UPDATE SET version = ?2, reset = CASE WHEN ?3 THEN ?2 ELSE reset END",
-        (user_id, number, int(reset)),
+        "INSERT INTO banks (user_id, version, reset) VALUES (?, ?, ?)"
+        " ON CONFLICT (user_id) DO UPDATE SET version = excluded.version"
+        f"{', reset = excluded.version' if reset else ''}",
+        (user_id, number, number),
     )
-    return number
 
 
-def put(db: sqlite3.Connection, user_id: str, entry: Entry, number: int) -> None:
-    """Write a memory, in place of the one of the same id."""
-    memory = entry.memory
-    remove(db, user_id, memory.id)
+def check(db: Sql, user_id: str, change: BankChange) -> None:
+    """Hold a change to what it was decided on, and mark its session's turns as known.
+
+    Raises:
+        ConflictError: When the bank or the session is not what was read.
+    """
+    held, _ = version(db, user_id)
+    if held != change.base_version:
+        raise ConflictError(f"the bank is at version {held}, the change was made on {change.base_version}")
+    if not change.session_id:
+        return
+    session = _talk.session(db, user_id, change.session_id)
+    if session.born != change.session_born or session.turns < change.reflected_to:
+        raise ConflictError(f"session {change.session_id!r} was forgotten, and began anew")
+    if session.reflected != change.reflected_from:
+        raise ConflictError(f"session {change.session_id!r} was reflected by somebody else")
     db.execute(
+        "UPDATE sessions SET reflected = ?, attempts = 0, error = '' WHERE user_id = ? AND id = ?",
+        (change.reflected_to, user_id, change.session_id),
+    )
+
+
+def check_all(db: Sql, banks: Mapping[str, tuple[int, Any]]) -> None:
+    """Hold every bank to the version it was read at.
+
+    Raises:
+        ConflictError: When one changed, or is not named.
+    """
+    moved = [u for u in {*banks, *users(db)} if version(db, u)[0] != banks.get(u, (0, {}))[0]]
+    if moved:
+        raise ConflictError(f"{len(moved)} banks changed while their embeddings were made; do it again")
+
+
+def users(db: Sql) -> list[str]:
+    """All user ids, sorted."""
+    names = " UNION ".join(f"SELECT user_id FROM {table}" for table in ("sessions", "banks", "feedback"))
+    return [user_id for (user_id,) in db.execute(f"{names} ORDER BY 1")]
+
+
+def forget(db: Sql, user_id: str) -> None:
+    """Delete everything of one user."""
+    for table in ("sessions", "turns", "memories", "evidence", "revisions", "feedback", "banks"):
+        db.execute(f"DELETE FROM {table} WHERE user_id = ?", (user_id,))
+    scope = f"user:{user_id}"
+    db.execute("DELETE FROM learners WHERE scope IN (?, ?, ?)", (scope, f"good:{scope}", f"base:{scope}"))
+
+
+def put(db: Sql, user_id: str, entries: Sequence[Entry], number: int, *, pack: Pack = blob) -> None:
+    """Write memories, in place of those of the same ids; ``pack`` makes an embedding what the database holds."""
+    remove(db, user_id, [e.memory.id for e in entries])
+    db.executemany(
         "INSERT INTO memories (user_id, id, kind, summary, created_at, updated_at, embedding, version)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            user_id,
-            memory.id,
-            memory.kind,
-            memory.summary,
-            time_text(memory.created_at),
-            time_text(memory.updated_at),
-            blob(entry.embedding),
-            number,
-        ),
+        [
+            (user_id, m.id, m.kind, m.summary, time_text(m.created_at), time_text(m.updated_at), pack(e), number)
+            for m, e in ((entry.memory, entry.embedding) for entry in entries)
+        ],
     )
     db.executemany(
-        "INSERT INTO evidence VALUES (?, ?, ?, ?)",
-        ((user_id, memory.id, ref.session_id, ref.index) for ref in memory.evidence),
+        "INSERT INTO evidence (user_id, memory_id, session_id, position) VALUES (?, ?, ?, ?)",
+        [(user_id, e.memory.id, ref.session_id, ref.index) for e in entries for ref in e.memory.evidence],
     )
     db.executemany(
-        "INSERT INTO revisions VALUES (?, ?, ?, ?, ?)",
-        ((user_id, memory.id, i, r.summary, time_text(r.replaced_at)) for i, r in enumerate(memory.history)),
+        "INSERT INTO revisions (user_id, memory_id, position, summary, replaced_at) VALUES (?, ?, ?, ?, ?)",
+        [
+            (user_id, e.memory.id, i, r.summary, time_text(r.replaced_at))
+            for e in entries
+            for i, r in enumerate(e.memory.history)
+        ],
     )
 
 
-def touch(db: sqlite3.Connection, user_id: str, session_id: str, number: int) -> None:
+def touch(db: Sql, user_id: str, session_id: str, number: int) -> None:
     """Have indexes take up a session's memories anew: there are turns beside theirs now."""
     db.execute(
-        "UPDATE memories SET version = ?1 WHERE user_id = ?2 AND id IN"
-        " (SELECT memory_id FROM evidence WHERE user_id = ?2 AND session_id = ?3)",
-        (number, user_id, session_id),
+        "UPDATE memories SET version = ? WHERE user_id = ? AND id IN"
+        " (SELECT memory_id FROM evidence WHERE user_id = ? AND session_id = ?)",
+        (number, user_id, user_id, session_id),
     )
 
 
-def set_embedding(db: sqlite3.Connection, user_id: str, memory_id: str, embedding: Vector) -> None:
+def set_embedding(db: Sql, user_id: str, memory_id: str, embedding: Vector, *, pack: Pack = blob) -> None:
     """Replace a memory's embedding."""
-    db.execute("UPDATE memories SET embedding = ? WHERE user_id = ? AND id = ?", (blob(embedding), user_id, memory_id))
+    db.execute("UPDATE memories SET embedding = ? WHERE user_id = ? AND id = ?", (pack(embedding), user_id, memory_id))
 
 
-def remove(db: sqlite3.Connection, user_id: str, memory_id: str) -> bool:
-    """Remove a memory; whether there was one."""
-    found = db.execute("DELETE FROM memories WHERE user_id = ? AND id = ?", (user_id, memory_id)).rowcount
-    db.execute("DELETE FROM evidence WHERE user_id = ? AND memory_id = ?", (user_id, memory_id))
-    db.execute("DELETE FROM revisions WHERE user_id = ? AND memory_id = ?", (user_id, memory_id))
-    return found > 0
+def remove(db: Sql, user_id: str, memory_ids: Sequence[str]) -> int:
+    """Remove memories; how many there were."""
+    found = 0
+    for ids in _portions(memory_ids):
+        for table, name in (("evidence", "memory_id"), ("revisions", "memory_id"), ("memories", "id")):
+            only, values = _only(name, ids)
+            removed = db.execute(f"DELETE FROM {table} WHERE user_id = ?{only}", (user_id, *values)).rowcount
+        found += removed
+    return found
 
 
-def delete(db: sqlite3.Connection, user_id: str, memory_id: str) -> bool:
+def delete(db: Sql, user_id: str, memory_id: str) -> bool:
     """Remove a memory together with those of its turns that no other memory rests on."""
     refs = db.execute(
         "SELECT session_id, position FROM evidence WHERE user_id = ? AND memory_id = ?", (user_id, memory_id)
     ).fetchall()
-    found = remove(db, user_id, memory_id)
+    found = remove(db, user_id, [memory_id])
     db.executemany(
-        "DELETE FROM turns WHERE user_id = ?1 AND session_id = ?2 AND position = ?3 AND NOT EXISTS"
-        " (SELECT 1 FROM evidence WHERE user_id = ?1 AND session_id = ?2 AND position = ?3)",
-        ((user_id, session_id, position) for session_id, position in refs),
+        "DELETE FROM turns WHERE user_id = ? AND session_id = ? AND position = ? AND NOT EXISTS (SELECT 1 FROM"
+        " evidence e WHERE e.user_id = turns.user_id AND e.session_id = turns.session_id"
+        " AND e.position = turns.position)",
+        ((user_id, *ref) for ref in refs),
     )
-    return found
+    return found > 0
 
 
-def entries(db: sqlite3.Connection, user_id: str, memory_ids: Sequence[str] | None) -> list[Entry]:
+def entries(db: Sql, user_id: str, memory_ids: Sequence[str] | None) -> list[Entry]:
     """The memories of these ids with their embeddings; all of the user's for None."""
     found: list[Entry] = []
     for ids in _portions(memory_ids):
@@ -121,25 +170,38 @@ def entries(db: sqlite3.Connection, user_id: str, memory_ids: Sequence[str] | No
     return found
 
 
-def documents(db: sqlite3.Connection, user_id: str, after: int) -> tuple[list[Document], dict[str, str]]:
+def memories(db: Sql, user_id: str, kind: Kind | None) -> tuple[Memory, ...]:
+    """The memories of a user, oldest first."""
+    found = [e.memory for e in entries(db, user_id, None)]
+    return tuple(sorted((m for m in found if kind in (None, m.kind)), key=lambda m: (m.created_at, m.evidence, m.id)))
+
+
+def sessions_of(db: Sql, user_id: str, memory_ids: Sequence[str]) -> set[str]:
+    """The sessions that memories rest on."""
+    portions = (_evidence(db, user_id, ids) for ids in _portions(memory_ids))
+    return {ref.session_id for evidence in portions for refs in evidence.values() for ref in refs}
+
+
+def documents(db: Sql, user_id: str, after: int) -> tuple[list[Document], dict[str, str]]:
     """What an index of version ``after`` lacks: the memories and texts of sessions where something changed."""
     changed = [
         i
         for (i,) in db.execute(
-            "SELECT DISTINCT memory_id FROM evidence WHERE user_id = ?1 AND session_id IN (SELECT session_id FROM"
-            " evidence JOIN memories ON id = memory_id AND memories.user_id = ?1 WHERE evidence.user_id = ?1"
-            " AND version > ?2) UNION SELECT id FROM memories WHERE user_id = ?1 AND version > ?2",
-            (user_id, after),
+            "SELECT DISTINCT memory_id FROM evidence WHERE user_id = ? AND session_id IN (SELECT session_id FROM"
+            " evidence e JOIN memories m ON m.id = e.memory_id AND m.user_id = e.user_id WHERE e.user_id = ?"
+            " AND m.version > ?) UNION SELECT id FROM memories WHERE user_id = ? AND version > ?",
+            (user_id, user_id, after, user_id, after),
         )
     ]
     found = sorted(entries(db, user_id, changed), key=lambda e: e.memory.id)
     sessions = {ref.session_id for e in found for ref in e.memory.evidence}
-    turns = {s: _session_turns(db, user_id, s) for s in sorted(sessions)}
+    turns = {s: session_turns(db, user_id, s) for s in sorted(sessions)}
     texts = {s: "\n".join(t.line for t in by_index.values()) for s, by_index in turns.items()}
-    return [_document(e, turns) for e in found], texts
+    return [document(e, turns) for e in found], texts
 
 
-def _document(entry: Entry, turns: dict[str, dict[int, Turn]]) -> Document:
+def document(entry: Entry, turns: dict[str, dict[int, Turn]]) -> Document:
+    """What is indexed of a memory, given the turns of its sessions."""
     memory = entry.memory
     near = {(ref.session_id, ref.index + step) for ref in memory.evidence for step in range(-WINDOW, WINDOW + 1)}
     own = _join(turns, ((r.session_id, r.index) for r in memory.evidence))
@@ -158,7 +220,8 @@ def _join(turns: dict[str, dict[int, Turn]], places: Iterable[tuple[str, int]]) 
     return "\n".join(turns[s][i].line for s, i in places if i in turns[s])
 
 
-def _session_turns(db: sqlite3.Connection, user_id: str, session_id: str) -> dict[int, Turn]:
+def session_turns(db: Sql, user_id: str, session_id: str) -> dict[int, Turn]:
+    """A session's turns by their number."""
     rows = db.execute(
         f"SELECT {TURN_COLUMNS} FROM turns WHERE user_id = ? AND session_id = ? ORDER BY position",
         (user_id, session_id),
@@ -166,7 +229,7 @@ def _session_turns(db: sqlite3.Connection, user_id: str, session_id: str) -> dic
     return {turn.index: turn for turn in map(turn_of, rows)}
 
 
-def _evidence(db: sqlite3.Connection, user_id: str, ids: Sequence[str] | None) -> defaultdict[str, list[TurnRef]]:
+def _evidence(db: Sql, user_id: str, ids: Sequence[str] | None) -> defaultdict[str, list[TurnRef]]:
     only, values = _only("memory_id", ids)
     found: defaultdict[str, list[TurnRef]] = defaultdict(list)
     for memory_id, session_id, position in db.execute(
@@ -177,14 +240,14 @@ def _evidence(db: sqlite3.Connection, user_id: str, ids: Sequence[str] | None) -
     return found
 
 
-def _history(db: sqlite3.Connection, user_id: str, ids: Sequence[str] | None) -> defaultdict[str, list[Revision]]:
+def _history(db: Sql, user_id: str, ids: Sequence[str] | None) -> defaultdict[str, list[Revision]]:
     only, values = _only("memory_id", ids)
     found: defaultdict[str, list[Revision]] = defaultdict(list)
     for memory_id, summary, at in db.execute(
         f"SELECT memory_id, summary, replaced_at FROM revisions WHERE user_id = ?{only} ORDER BY memory_id, position",
         (user_id, *values),
     ):
-        found[memory_id].append(Revision(summary, datetime.fromisoformat(at)))
+        found[memory_id].append(Revision(summary, time_of(at)))
     return found
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rmm_core.features import FEATURES
 from rmm_core.stores._asked import Asked
-from rmm_core.stores._traits import Traits, words
+from rmm_core.stores._traits import Traits, asked_for
 from rmm_core.stores._words import TOKENIZER, match_expression, spaced
 from rmm_core.types import Kind, Matrix, TurnRef, Vector
 
@@ -158,7 +158,7 @@ class BankIndex:
                 window[numbers],
                 of_session,
                 self._around(vector, numbers),
-                self._traits(text, numbers),
+                asked_for(text, [self._documents[n].traits for n in numbers]),
                 self.asked.features(similar, names),
             ]
         ).astype(np.float32)
@@ -187,18 +187,6 @@ class BankIndex:
             found[row, 0] = max((best[s] for s, _ in places), default=0.0)
             found[row, 1] = similarity[list(near)].mean() if near else 0.0
         return found
-
-    def _traits(self, text: str, numbers: list[int]) -> Matrix:
-        """What each one's evidence shows, some of it only where the query asks for it; shape ``(K, 6)``."""
-        asked = words(text)
-        when = float("when" in asked)
-        return np.asarray(
-            [
-                (float(not t.speakers.isdisjoint(asked)), t.length, t.question, t.timed * when, t.number, t.early)
-                for t in (self._documents[n].traits for n in numbers)
-            ],
-            dtype=np.float32,
-        )
 
     def _rows(self, numbers: list[int]) -> Matrix:
         """The embeddings of these numbers, ascending, read from where FAISS keeps them."""

@@ -1,4 +1,4 @@
-"""Rows of the SQLite store as values, and back."""
+"""Rows of the databases as values, and back."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ def time_text(at: datetime) -> str:
     return at.isoformat(timespec="microseconds")
 
 
+def time_of(value: str | datetime) -> datetime:
+    """The time that :func:`time_text` wrote, from a database that has no type for it or one that has."""
+    return datetime.fromisoformat(value) if isinstance(value, str) else value.astimezone(UTC)
+
+
 def session_of(row: tuple[Any, ...]) -> Session:
     """A row of ``SESSION_COLUMNS``."""
     user, name, user_name, agent_name, started, last, turns, reflected, ended, attempts, error, born = row
@@ -44,8 +49,8 @@ def session_of(row: tuple[Any, ...]) -> Session:
         id=name,
         user_name=user_name,
         agent_name=agent_name,
-        started_at=datetime.fromisoformat(started),
-        last_at=datetime.fromisoformat(last),
+        started_at=time_of(started),
+        last_at=time_of(last),
         turns=turns,
         reflected=reflected,
         ended=bool(ended),
@@ -64,7 +69,7 @@ def turn_of(row: tuple[Any, ...]) -> Turn:
         role=role,
         speaker=speaker,
         text=text,
-        at=datetime.fromisoformat(at),
+        at=time_of(at),
         attachments=tuple(Attachment(*parts) for parts in json.loads(attachments)),
         from_memory=bool(from_memory),
     )
@@ -82,14 +87,14 @@ def turn_row(turn: Turn) -> tuple[Any, ...]:
     """A turn as a row of ``TURN_COLUMNS``."""
     t = turn
     attachments = json.dumps([[a.kind, a.uri, a.caption] for a in t.attachments], ensure_ascii=False)
-    return t.session_id, t.index, t.role, t.speaker, t.text, time_text(t.at), attachments, int(t.from_memory)
+    return t.session_id, t.index, t.role, t.speaker, t.text, time_text(t.at), attachments, t.from_memory
 
 
 def session_row(session: Session) -> tuple[Any, ...]:
     """A session as a row of ``SESSION_COLUMNS``."""
     s = session
     names = (s.user_id, s.id, s.user_name, s.agent_name, time_text(s.started_at), time_text(s.last_at))
-    return (*names, s.turns, s.reflected, int(s.ended), s.attempts, s.error, s.born)
+    return (*names, s.turns, s.reflected, s.ended, s.attempts, s.error, s.born)
 
 
 def memory_of(row: tuple[Any, ...], evidence: tuple[TurnRef, ...] = (), history: tuple[Revision, ...] = ()) -> Memory:
@@ -101,8 +106,8 @@ def memory_of(row: tuple[Any, ...], evidence: tuple[TurnRef, ...] = (), history:
         kind=kind,
         summary=summary,
         evidence=evidence,
-        created_at=datetime.fromisoformat(created),
-        updated_at=datetime.fromisoformat(updated),
+        created_at=time_of(created),
+        updated_at=time_of(updated),
         history=history,
     )
 
@@ -137,7 +142,7 @@ def feedback_of(row: tuple[Any, ...]) -> Feedback:
         noise=vector(noise),
         shown=tuple(json.loads(shown)),
         cited=tuple(json.loads(cited)),
-        at=datetime.fromisoformat(at),
+        at=time_of(at),
         embeddings=None if embeddings is None else vector(embeddings).reshape(len(names), -1),
         duel=tuple(json.loads(duel)),
     )
@@ -148,9 +153,11 @@ def blob(array: Vector | Matrix) -> bytes:
     return np.ascontiguousarray(array, dtype="<f4").tobytes()
 
 
-def vector(packed: bytes) -> Vector:
-    """The vector that :func:`blob` packed."""
-    return np.frombuffer(packed, dtype="<f4").astype(np.float32, copy=False)
+def vector(packed: Any) -> Vector:
+    """The vector that :func:`blob` packed, or that a database with a type for it gave."""
+    if isinstance(packed, bytes):
+        return np.frombuffer(packed, dtype="<f4").astype(np.float32, copy=False)
+    return np.asarray(packed.to_numpy(), dtype=np.float32)
 
 
 def _features(packed: bytes, count: int) -> Matrix:

@@ -7,8 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rmm_core.stores._words import spaced
-from rmm_core.types import Turn
+from rmm_core.types import Matrix, Turn
 
 _TIME = re.compile(
     r"\b(january|february|march|april|may|june|july|august|september|october|november|december"
@@ -47,6 +49,17 @@ def traits(evidence: Sequence[Turn]) -> Traits:
         early=4 / (4 + first),
         speakers=frozenset(word for turn in evidence for word in words(turn.speaker)),
     )
+
+
+def asked_for(query: str, found: Sequence[Traits]) -> Matrix:
+    """What each memory's evidence shows, some of it only where the query asks for it; shape ``(K, 6)``."""
+    asked = words(query)
+    when = float("when" in asked)
+    rows = [
+        (float(not t.speakers.isdisjoint(asked)), t.length, t.question, t.timed * when, t.number, t.early)
+        for t in found
+    ]
+    return np.asarray(rows, dtype=np.float32).reshape(len(rows), 6)
 
 
 def words(text: str) -> frozenset[str]:

@@ -32,13 +32,17 @@ def _pairs(match: re.Match[str]) -> str:
     return " " + " ".join(run[i : i + 2] for i in range(max(len(run) - 1, 1))) + " "
 
 
-def match_expression(query: str, limit: int = 64) -> str:
-    """A full-text expression for any of the query's telling words; empty when it has no words at all.
+def query_words(query: str, limit: int = 64) -> list[str]:
+    """The query's telling words; all of them when none tells anything.
 
     Args:
         query: What the user asked.
         limit: How many different words are used, from the first; a bound on what a pasted document costs.
     """
     words = list(dict.fromkeys(_WORD.findall(spaced(query))))
-    words = [w for w in words if w not in STOP_WORDS] or words
-    return " OR ".join(f'"{word}"' for word in words[:limit])
+    return ([w for w in words if w not in STOP_WORDS] or words)[:limit]
+
+
+def match_expression(query: str) -> str:
+    """SQLite's full-text expression for any of the query's telling words; empty when it has no words at all."""
+    return " OR ".join(f'"{word}"' for word in query_words(query))

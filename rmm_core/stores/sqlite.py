@@ -6,16 +6,18 @@ what takes long, the search, runs on the indexes of :mod:`rmm_core.stores._index
 
 from __future__ import annotations
 
-import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from rmm_core.errors import ConflictError, DimensionError, InputError, NotFoundError
+from rmm_core.errors import DimensionError, InputError, NotFoundError
 from rmm_core.protocols import BankChange, Entry, LearnerState
 from rmm_core.stores import _bank, _talk
 from rmm_core.stores._asked import ASKED
+from rmm_core.stores._cipher import checked_key
 from rmm_core.stores._file import SQLiteFile
 from rmm_core.stores._index import BankIndex, IndexCache
+from rmm_core.stores._sql import Sql
 from rmm_core.types import Candidate, Feedback, Kind, Memory, Message, Session, Turn, TurnRef, Vector
 
 
@@ -26,13 +28,24 @@ class SQLiteStore:
         path: The file, made when it is not there; ``":memory:"`` for one that ends with the process.
         cache_bytes: Bound on the search indexes kept in memory.
         busy_seconds: How long to wait for another process that is writing.
+        key: Encrypts the file with SQLCipher: a passphrase, or 32 bytes that are the key themselves.
 
     Raises:
+        ConfigError: When the key cannot be one.
+        MissingDependencyError: When there is a key, and the extra ``encryption`` is not installed.
         StoreError: When the file cannot be opened, or is not ours.
+        WrongKeyError: When it does not open with this key, or not without one.
     """
 
-    def __init__(self, path: str, *, cache_bytes: int = 256 * 1024 * 1024, busy_seconds: float = 10.0) -> None:
-        self._file = SQLiteFile(path, busy_seconds=busy_seconds)
+    def __init__(
+        self,
+        path: str,
+        *,
+        cache_bytes: int = 256 * 1024 * 1024,
+        busy_seconds: float = 10.0,
+        key: str | bytes | None = None,
+    ) -> None:
+        self._file = SQLiteFile(path, busy_seconds=busy_seconds, key=None if key is None else checked_key(key))
         self._cache = IndexCache(cache_bytes)
 
     # -- sessions and turns --------------------------------------------------------------
@@ -40,7 +53,7 @@ class SQLiteStore:
     def open_session(self, session: Session) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
-            _talk.open_session(db, session)
+            _talk.open_session(db, session, _next_number(db))
             return _talk.session(db, session.user_id, session.id)
 
     def append(
@@ -62,22 +75,17 @@ class SQLiteStore:
     def end_session(self, user_id: str, session_id: str) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
-            db.execute("UPDATE sessions SET ended = 1 WHERE user_id = ? AND id = ?", (user_id, session_id))
-            return _talk.session(db, user_id, session_id)
+            return _talk.end_session(db, user_id, session_id)
 
     def fail_session(self, user_id: str, session_id: str, error: str) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
-            db.execute(
-                "UPDATE sessions SET attempts = attempts + 1, error = ? WHERE user_id = ? AND id = ?",
-                (error, user_id, session_id),
-            )
-            return _talk.session(db, user_id, session_id)
+            return _talk.fail_session(db, user_id, session_id, error)
 
     def lease(self, user_id: str, session_id: str, *, holder: str, seconds: float) -> bool:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
-            return _talk.lease(db, user_id, session_id, holder, seconds)
+            return _talk.lease(db, user_id, session_id, holder, seconds, time.time())
 
     def release(self, user_id: str, session_id: str, *, holder: str) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -119,26 +127,13 @@ class SQLiteStore:
     def commit(self, user_id: str, change: BankChange) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
-            version, _ = _bank.version(db, user_id)
-            if version != change.base_version:
-                raise ConflictError(f"the bank is at version {version}, the change was made on {change.base_version}")
-            if change.session_id:
-                session = _talk.session(db, user_id, change.session_id)
-                if session.born != change.session_born or session.turns < change.reflected_to:
-                    raise ConflictError(f"session {change.session_id!r} was forgotten, and began anew")
-                if session.reflected != change.reflected_from:
-                    raise ConflictError(f"session {change.session_id!r} was reflected by somebody else")
-                db.execute(
-                    "UPDATE sessions SET reflected = ?, attempts = 0, error = '' WHERE user_id = ? AND id = ?",
-                    (change.reflected_to, user_id, change.session_id),
-                )
-            gone = [memory_id for memory_id in change.removed if _bank.remove(db, user_id, memory_id)]
-            number = _bank.raise_version(db, user_id, reset=bool(gone))
+            _bank.check(db, user_id, change)
+            gone = _bank.remove(db, user_id, change.removed)
+            number = _next_number(db)
+            _bank.raise_version(db, user_id, number, reset=gone > 0)
             if change.session_id:
                 _bank.touch(db, user_id, change.session_id, number)
-            for entry in change.entries:
-                _check_width(db, entry.embedding)
-                _bank.put(db, user_id, entry, number)
+            _put(db, user_id, change.entries, number)
             return number
 
     def search(
@@ -172,10 +167,7 @@ class SQLiteStore:
     def memories(self, user_id: str, *, kind: Kind | None = None) -> tuple[Memory, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.read() as db:
-            found = [e.memory for e in _bank.entries(db, user_id, None)]
-        return tuple(
-            sorted((m for m in found if kind in (None, m.kind)), key=lambda m: (m.created_at, m.evidence, m.id))
-        )
+            return _bank.memories(db, user_id, kind)
 
     def entries(self, user_id: str, memory_ids: Sequence[str]) -> dict[str, Entry]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -187,7 +179,7 @@ class SQLiteStore:
         with self._file.write() as db:
             was_there = _bank.delete(db, user_id, memory_id)
             if was_there:
-                _bank.raise_version(db, user_id, reset=True)
+                _bank.raise_version(db, user_id, _next_number(db), reset=True)
                 _release_width(db)
         if was_there:
             self._file.scrub(whole=False)
@@ -196,9 +188,7 @@ class SQLiteStore:
     def forget_user(self, user_id: str) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
-            for table in ("sessions", "turns", "memories", "evidence", "revisions", "feedback", "banks"):
-                db.execute(f"DELETE FROM {table} WHERE user_id = ?", (user_id,))
-            db.execute("DELETE FROM learners WHERE scope IN (?1, 'good:' || ?1, 'base:' || ?1)", (f"user:{user_id}",))
+            _bank.forget(db, user_id)
             _release_width(db)
         self._cache.drop(user_id)
         self._file.scrub(whole=True)
@@ -208,36 +198,31 @@ class SQLiteStore:
     ) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
-            if user_id in self.users():
+            if user_id in _bank.users(db):
                 raise InputError(f"user {user_id!r} has something stored; forget the user or import under another id")
             for session in sessions:
-                _talk.open_session(db, session)
+                _talk.open_session(db, session, _next_number(db))
             _talk.insert_turns(db, user_id, turns)
-            number = _bank.raise_version(db, user_id, reset=True)
-            for entry in entries:
-                _check_width(db, entry.embedding)
-                _bank.put(db, user_id, entry, number)
+            number = _next_number(db)
+            _bank.raise_version(db, user_id, number, reset=True)
+            _put(db, user_id, entries, number)
 
     def users(self) -> Iterator[str]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.read() as db:
-            names = " UNION ".join(f"SELECT user_id FROM {table}" for table in ("sessions", "banks", "feedback"))
-            rows = db.execute(f"{names} ORDER BY 1").fetchall()
-        return iter([user_id for (user_id,) in rows])
+            return iter(_bank.users(db))
 
     def reembed(self, banks: dict[str, tuple[int, dict[str, Vector]]]) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
-            moved = [u for u in {*banks, *self.users()} if _bank.version(db, u)[0] != banks.get(u, (0, {}))[0]]
-            if moved:
-                raise ConflictError(f"{len(moved)} banks changed while their embeddings were made; do it again")
+            _bank.check_all(db, banks)
             db.execute("DELETE FROM settings WHERE name = 'width'")
             for user_id, (_, embeddings) in banks.items():
                 for memory_id, vector in embeddings.items():
                     _check_width(db, vector)
                     _bank.set_embedding(db, user_id, memory_id, vector)
                 if embeddings:
-                    _bank.raise_version(db, user_id, reset=True)
+                    _bank.raise_version(db, user_id, _next_number(db), reset=True)
             db.execute("DELETE FROM feedback")  # it speaks of the earlier embeddings
 
     # -- learning ------------------------------------------------------------------------
@@ -262,7 +247,7 @@ class SQLiteStore:
         with self._file.write() as db:
             whose = _talk.unlog(db, last, user_id)
             for name in {name for name in whose if _bank.version(db, name)[0]}:
-                _bank.raise_version(db, name, reset=True)
+                _bank.raise_version(db, name, _next_number(db), reset=True)
             return len(whose)
 
     def learner_version(self, scope: str) -> int:
@@ -279,6 +264,10 @@ class SQLiteStore:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
             return _talk.save_learner(db, scope, content, base_version)
+
+    def rekey(self, key: str | bytes) -> None:
+        """Encrypt the file anew, under another key: see :meth:`rmm_core.ReflectiveMemory.rekey`."""
+        self._file.rekey(checked_key(key))
 
     def close(self) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -302,12 +291,26 @@ class SQLiteStore:
         self._cache.settle(user_id, index.size)
 
 
-def _width(db: sqlite3.Connection) -> int | None:
+def _next_number(db: Sql) -> int:
+    """A number that never comes again in this file: versions of banks, and what tells sessions apart."""
+    (number,) = db.execute(
+        "INSERT INTO settings VALUES ('version', 1) ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value"
+    ).fetchone()
+    return int(number)
+
+
+def _width(db: Sql) -> int | None:
     row = db.execute("SELECT value FROM settings WHERE name = 'width'").fetchone()
     return None if row is None else int(row[0])
 
 
-def _check_width(db: sqlite3.Connection, vector: Vector) -> None:
+def _put(db: Sql, user_id: str, entries: Sequence[Entry], number: int) -> None:
+    for entry in entries:
+        _check_width(db, entry.embedding)
+    _bank.put(db, user_id, entries, number)
+
+
+def _check_width(db: Sql, vector: Vector) -> None:
     """Hold every embedding to the width of the first."""
     width = _width(db)
     if width is None:
@@ -316,6 +319,6 @@ def _check_width(db: sqlite3.Connection, vector: Vector) -> None:
         raise DimensionError(width, len(vector))
 
 
-def _release_width(db: sqlite3.Connection) -> None:
+def _release_width(db: Sql) -> None:
     """A store without memories takes any embedder."""
     db.execute("DELETE FROM settings WHERE name = 'width' AND NOT EXISTS (SELECT 1 FROM memories)")

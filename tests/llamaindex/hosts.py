@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tempfile
 from pathlib import Path
 
 from llama_index.core.agent.workflow import AgentStream, AgentWorkflow, FunctionAgent, ReActAgent
@@ -89,7 +90,7 @@ class WithBlock(Engine):
 
     def own(self, session_id):
         self.block = RMMMemoryBlock(memory=self.memory, user_id=USER)
-        file = Path(self.memory.store._path).with_name("short_term.db")
+        file = Path(tempfile.mkdtemp(), "short_term.db")
         database = create_async_engine(f"sqlite+aiosqlite:///{file}", poolclass=NullPool)  # closes what it opens
         return Memory.from_defaults(
             session_id=session_id, memory_blocks=[self.block], tokenizer_fn=str.split, async_engine=database

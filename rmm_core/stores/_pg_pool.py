@@ -1,0 +1,202 @@
+"""Connections to PostgreSQL: a pool, transactions that know whose rows they touch, the schema brought up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, cast
+
+from rmm_core.errors import ConfigError, MissingDependencyError, StoreClosedError, StoreError
+from rmm_core.stores._pg_schema import MIGRATIONS, nearest_index, partitions, row_security
+from rmm_core.stores._sql import Rows
+from rmm_core.types import Vector
+
+try:
+    import pgvector
+    import psycopg
+    from pgvector.psycopg import register_vector
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    from psycopg_pool import ConnectionPool, PoolTimeout
+except ImportError as error:
+    raise MissingDependencyError("a memory on PostgreSQL", "postgres") from error
+
+
+class Transaction:
+    """A connection inside a transaction; a :class:`~rmm_core.stores._sql.Sql`."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
+        """Run a statement whose values stand as ``?``."""
+        return self._connection.execute(_marked(statement), values, binary=True)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
+        """Run a statement once for each row of values."""
+        with self._connection.cursor() as cursor:
+            cursor.executemany(_marked(statement), rows)
+
+    def named(self, statement: str, values: dict[str, Any]) -> Rows:
+        """Run a statement whose values stand as ``%(name)s``."""
+        return self._connection.execute(cast(Any, statement), values, binary=True)
+
+    def next_number(self) -> int:
+        """A number that never comes again in this database."""
+        return int(self.execute("SELECT nextval('numbers')").fetchone()[0])
+
+    def alone(self, what: str, *, shared: bool = False) -> None:
+        """Wait until nobody else is at this, and keep others waiting until this transaction ends.
+
+        Args:
+            what: Names it.
+            shared: Wait for those alone who asked without it, and keep only them waiting.
+        """
+        lock = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
+        self.execute(f"SELECT {lock}(hashtextextended(?, ?))", (what, _LOCKS))
+
+
+class Pool:
+    """The connections of one store.
+
+    Args:
+        url: ``postgresql://user:password@host/database``; libpq's parameters go with it. Everything lies in the schema
+            ``rmm``, or in the first of the ``search_path`` that the URL's ``options`` name.
+        connections: How many at most.
+        partitions: Of each table, in a database that is new.
+        row_security: Whether the server, too, holds every transaction to its user's rows.
+        seconds: How long to wait for the server, and for a connection that others use.
+
+    Raises:
+        ConfigError: When the URL cannot be read.
+        StoreError: When the server cannot be reached, lacks pgvector, or holds a newer schema.
+    """
+
+    def __init__(
+        self, url: str, *, connections: int, partitions: int, row_security: bool, seconds: float = 10.0
+    ) -> None:
+        self._row_security = row_security
+        try:
+            told = conninfo_to_dict(url)
+        except psycopg.Error as error:
+            raise ConfigError(f"this is no URL of a PostgreSQL database: {_secret_free(error, url)}") from None
+        self._where = "{host}/{dbname}".format(**{"host": "localhost", "dbname": "", **told})
+        self._url = url
+        options = str(told.get("options", ""))
+        if "search_path" not in options:
+            options = f"{options} -c search_path=rmm,public".strip()
+        place = make_conninfo(url, options=options, connect_timeout=told.get("connect_timeout", int(seconds)))
+        with self._translated(), psycopg.connect(place) as connection:
+            self._migrate(Transaction(connection), partitions)
+        self._pool: ConnectionPool[Any] | None = ConnectionPool(
+            place,
+            min_size=1,
+            max_size=connections,
+            timeout=seconds,
+            open=True,
+            configure=_configure,
+            check=ConnectionPool.check_connection,  # a server that was restarted costs no user an error
+        )
+
+    @contextmanager
+    def read(self, user_id: str | None = None) -> Iterator[Transaction]:
+        """A transaction that sees one state of the database: one user's rows, or for None everybody's."""
+        with self._transaction(user_id, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY") as db:
+            yield db
+
+    @contextmanager
+    def write(self, user_id: str | None = None) -> Iterator[Transaction]:
+        """A transaction that commits at the end, or leaves no trace; one at a time for each user."""
+        with self._transaction(user_id) as db:
+            if user_id is not None:
+                db.alone(f"user {user_id}")
+            yield db
+
+    def close(self) -> None:
+        """Close all connections; doing so twice is fine."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    @contextmanager
+    def _transaction(self, user_id: str | None, first: str = "") -> Iterator[Transaction]:
+        if self._pool is None:
+            raise StoreClosedError("this memory is closed; open it again with ReflectiveMemory.open")
+        with self._translated(), self._pool.connection() as connection:
+            db = Transaction(connection)
+            if first:
+                db.execute(first)
+            if self._row_security:
+                name, value = ("rmm.everybody", "on") if user_id is None else ("rmm.user", user_id)
+                db.execute("SELECT set_config(?, ?, TRUE)", (name, value))
+            yield db
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """What the server and the driver raise, as ours; never with a password in it."""
+        try:
+            yield
+        except (psycopg.Error, PoolTimeout, UnicodeEncodeError) as error:
+            raise StoreError(f"PostgreSQL at {self._where}: {_secret_free(error, self._url)}") from error
+
+    def _migrate(self, db: Transaction, count: int) -> None:
+        """Bring the database up to this version's schema."""
+        db.alone("schema")
+        schema = str(db.execute("SELECT split_part(current_setting('search_path'), ',', 1)").fetchone()[0]).strip(' "')
+        db.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+        for extension in ("vector", "btree_gin"):
+            if not db.execute("SELECT 1 FROM pg_extension WHERE extname = ?", (extension,)).fetchone():
+                db.execute(f"CREATE EXTENSION IF NOT EXISTS {extension} SCHEMA public")
+        db.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL, partitions INTEGER NOT NULL)")
+        row = db.execute("SELECT version, partitions FROM schema_version").fetchone()
+        version, held = row or (0, count)
+        if version > len(MIGRATIONS):
+            raise StoreError(
+                f"this database has schema {version} and this version knows {len(MIGRATIONS)}: upgrade"
+                " reflective-memory"
+            )
+        for step in MIGRATIONS[version:]:
+            for statement in step.split(";"):
+                if statement.strip():
+                    db.execute(statement)
+        if version == 0:
+            for statement in partitions(held):
+                db.execute(statement)
+            db.execute("INSERT INTO schema_version VALUES (?, ?)", (len(MIGRATIONS), held))
+        elif version < len(MIGRATIONS):
+            db.execute("UPDATE schema_version SET version = ?", (len(MIGRATIONS),))
+        if self._row_security:
+            if db.execute("SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user").fetchone()[0]:
+                raise ConfigError("row security does not bind a role with SUPERUSER or BYPASSRLS: connect as another")
+            for statement in row_security(held):
+                db.execute(statement)
+
+
+def index_width(db: Transaction, width: int) -> None:
+    """Index embeddings of this width from here on."""
+    for statement in nearest_index(width):
+        db.execute(statement)
+
+
+def packed(vector: Vector) -> Any:
+    """An embedding as pgvector holds it."""
+    return pgvector.Vector(vector)
+
+
+def _configure(connection: psycopg.Connection[Any]) -> None:
+    register_vector(connection)
+    connection.commit()
+
+
+@lru_cache(maxsize=512)
+def _marked(statement: str) -> Any:
+    """A statement with psycopg's marks."""
+    return statement.replace("?", "%s")
+
+
+def _secret_free(error: BaseException, url: str) -> str:
+    """What an error says first: without the URL, which may hold a password, and little of what users said."""
+    return str(error).replace(url, "...").strip()[:200]
+
+
+_LOCKS = 0x524D4D  # sets our locks apart from an app's own
