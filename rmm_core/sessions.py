@@ -45,13 +45,13 @@ class Sessions:
         self._config = config
         self._clock = clock
         self._on_reflection = on_reflection
-        self._open: set[tuple[str, str]] = set()
+        self._open: Bounded[tuple[str, str], None] = Bounded(4096)  # one that is pushed out falls silent instead
         self._looked: Bounded[str, datetime] = Bounded(4096)
 
     def opening(self, session: Session) -> Flow[Session]:
         """Make sure that a session is there and open."""
         opened = yield from call(self._store.open_session, session)
-        self._open.add((session.user_id, session.id))
+        self._open.put((session.user_id, session.id), None)
         return opened
 
     def visiting(self, user_id: str) -> Flow[list[ReflectionReport]]:
@@ -95,7 +95,7 @@ class Sessions:
 
     def ending(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
         """End one session and reflect it and the user's other pending ones."""
-        self._open.discard((user_id, session_id))
+        self._open.pop((user_id, session_id))
         yield from call(self._store.end_session, user_id, session_id)
         report = yield from self.reflecting(user_id, session_id)
         if report.status != "pending":
@@ -107,8 +107,11 @@ class Sessions:
 
         One whose reflection fails is ended: it is taken up at the next opportunity then, and not after a silence.
         """
-        for user_id, session_id in sorted(self._open):
+        for (user_id, session_id), _ in sorted(self._open.newest_first()):
             try:
+                session = yield from call(self._store.session, user_id, session_id)
+                if session.ended:  # by another process, which reflects it
+                    continue
                 report = yield from self.reflecting(user_id, session_id)
                 if report.status == "pending":
                     yield from call(self._store.end_session, user_id, session_id)
@@ -121,7 +124,9 @@ class Sessions:
 
     def forget(self, user_id: str) -> None:
         """Let go of what is held of a user."""
-        self._open = {s for s in self._open if s[0] != user_id}
+        for session, _ in self._open.newest_first():
+            if session[0] == user_id:
+                self._open.pop(session)
         self._looked.pop(user_id)
 
     def _alone(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:

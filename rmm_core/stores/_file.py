@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +69,8 @@ class SQLiteFile:
             raise StoreError(f"cannot open {self._path!r}: {error}; is its folder there, and writable?") from error
         try:
             _cipher.unlock(db, key)
-            for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "temp_store = MEMORY"):
+            self._to_log(db, busy_seconds)
+            for pragma in ("synchronous = FULL", "secure_delete = ON", "temp_store = MEMORY"):
                 db.execute(f"PRAGMA {pragma}")
             migrate(db)
         except self._sql.Error as error:
@@ -80,6 +82,18 @@ class SQLiteFile:
             db.close()
             raise
         return db
+
+    def _to_log(self, db: sqlite3.Connection, busy_seconds: float) -> None:
+        """Have a new file keep a write-ahead log; for this alone SQLite does not wait for another process by itself."""
+        until = time.monotonic() + busy_seconds
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                return
+            except self._sql.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
 
     def _refuse_two_libraries(self, key: _cipher.Key | None) -> None:
         """Keep SQLite off a file that SQLCipher has open in this process, and the reverse.
