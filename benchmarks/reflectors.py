@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from benchmarks.datasets import Sitting
 from rmm_core import Session, Turn
 from rmm_core.flow import Flow
-from rmm_core.protocols import Decision, Extraction
-from rmm_core.types import Add, Candidate, Extracted
+from rmm_core.types import Add, Candidate, Decision, Extracted, Extraction
 
 
 class RecordedReflector:

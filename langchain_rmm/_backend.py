@@ -98,6 +98,7 @@ def open_memory(
     config: RMMConfig | None = None,
     clock: Callable[[], datetime] | None = None,
     on_reflection: Callable[[ReflectionReport], None] | None = None,
+    redact: Callable[[str], str] | None = None,
 ) -> ReflectiveMemory:
     """The memory at ``place``, with LangChain's models as they are.
 
@@ -110,6 +111,7 @@ def open_memory(
         config: Settings.
         clock: Tells the time; timezone-aware.
         on_reflection: Called with the report of every reflection.
+        redact: What is made of every text of a user before it is stored, or a model is asked with it.
 
     Raises:
         ConfigError: When a model is of no kind that works here; what LangChain raises for a name it does not know,
@@ -123,6 +125,7 @@ def open_memory(
         config=config,
         clock=clock,
         on_reflection=on_reflection,
+        redact=redact,
     )
 
 

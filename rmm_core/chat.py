@@ -139,13 +139,19 @@ class Chat:
         if not self._opened:
             yield from self._open()
         now = self._memory.clock()
-        dated = [m if m.at is not None else replace(m, at=now if self._at is None else self._at) for m in messages]
+        kept = [self._redacted(m) for m in messages]
+        dated = [m if m.at is not None else replace(m, at=now if self._at is None else self._at) for m in kept]
         store = self._memory.store
         try:
             return (yield from call(store.append, self.user_id, self.session_id, dated, at=now, feedback=feedback))
         except NotFoundError:
             yield from self._open()
             return (yield from call(store.append, self.user_id, self.session_id, dated, at=now))
+
+    def _redacted(self, message: Message) -> Message:
+        redacted = self._memory.redacted
+        attachments = tuple(replace(a, caption=redacted(a.caption)) for a in message.attachments)
+        return replace(message, text=redacted(message.text), attachments=attachments)
 
     def _open(self) -> Flow[None]:
         now = self._memory.clock()
@@ -198,7 +204,7 @@ class Chat:
     def _ask(self, query: str) -> Flow[Answer]:
         recall = yield from self._memory.recalling(self.user_id, query)
         history = yield from self._history()
-        reply = yield from self._memory.answering(recall, query, history)
+        reply = yield from self._memory.answering(recall, recall.query, history)
         return (yield from self.recording(query, reply, recall))
 
     def adding(self, messages: Sequence[Message], *, reflect: bool = True) -> Flow[tuple[Turn, ...]]:

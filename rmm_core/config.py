@@ -72,6 +72,11 @@ class RMMConfig:
         lease_minutes: A worker that reflects a session and has asked no model for longer counts as dead, and
             another may take the session up. Longer than the longest reply takes.
 
+    Retention:
+        expire_days: A memory that nothing was added to for longer is not shown any more, and deleted by
+            ``memory.purge()``, with what was said before; None keeps it.
+        expire_uncited_days: The same for one that no answer cited for longer, nor anything was added to.
+
     Other:
         seed: Of all randomness.
         cache_bytes: Bound on the per-user search indexes kept in memory.
@@ -110,6 +115,9 @@ class RMMConfig:
     idle_minutes: float = 30.0
     session_turns: int | None = 200
     lease_minutes: float = 10.0
+
+    expire_days: float | None = None
+    expire_uncited_days: float | None = None
 
     seed: int = 0
     cache_bytes: int = 256 * 1024 * 1024
@@ -231,5 +239,7 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("anchor", "at least 0 and below 1", lambda v: 0 <= v < 1),
     ("duels", "between 0 and 1", lambda v: 0 <= v <= 1),
     ("idle_minutes", "a finite number of at least 0", _at_least_0),
+    ("expire_days", "None or a finite number above 0", lambda v: v is None or _above_0(v)),
+    ("expire_uncited_days", "None or a finite number above 0", lambda v: v is None or _above_0(v)),
     ("lease_minutes", "a finite number above 0", _above_0),
 )

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rmm_core.config import RMMConfig
 from rmm_core.drivers import Services, arun, run
-from rmm_core.errors import DimensionError, ModelError, RMMError, StoreError
+from rmm_core.errors import ConfigError, DimensionError, ModelError, RMMError, StoreError
 from rmm_core.extractive import ExtractiveAnswerer, ExtractiveReflector
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import aware, checked_config, checked_id, checked_m, checked_models, checked_text, fresh_id, now
@@ -19,6 +19,7 @@ from rmm_core.recall import Recall
 from rmm_core.recent import RecentRecalls
 from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback_of
 from rmm_core.sessions import Sessions
+from rmm_core.stores.expiring import expiring
 from rmm_core.trainer import Trainer
 from rmm_core.types import Citations, Memory, ReflectionReport
 
@@ -38,6 +39,7 @@ class Engine:
         reflector: How sessions become memories, instead of the two ways above.
         clock: Tells the time; timezone-aware.
         on_reflection: Called with the report of every reflection, failed ones included.
+        redact: What is made of every text of a user before it is stored or a model is asked with it.
 
     Attributes:
         sessions: When sessions are reflected, as flows.
@@ -54,11 +56,15 @@ class Engine:
         reflector: Reflector | None = None,
         clock: Callable[[], datetime] | None = None,
         on_reflection: Callable[[ReflectionReport], None] | None = None,
+        redact: Callable[[str], str] | None = None,
     ) -> None:
         embedder = checked_models(llm, embedder)
         self.config = checked_config(config)
-        self.store = store
         self._clock = now if clock is None else clock
+        self.store = store = expiring(store, self.config, self.clock)
+        if redact is not None and not callable(redact):
+            raise ConfigError(f"redact is a function from a text to a text; got {redact!r}")
+        self._redact = redact
         self._services = Services(llm, embedder)
         self._by_overlap = self.config.attribution == "overlap" or (self.config.attribution == "auto" and llm is None)
         reflector = reflector or (LLMReflector(self.config) if llm is not None else ExtractiveReflector())
@@ -80,9 +86,13 @@ class Engine:
         """The time, timezone-aware."""
         return aware(self._clock())
 
+    def redacted(self, text: str) -> str:
+        """What is stored, and a model is asked with, in place of a text."""
+        return text if self._redact is None else checked_text(self._redact(text), "what redact returned")
+
     def recalling(self, user_id: str, query: str, top_m: int | None = None) -> Flow[Recall]:
         """:meth:`recall` as a flow."""
-        query, user_id = checked_text(query, "query"), checked_id(user_id, "user_id")
+        query, user_id = self.redacted(checked_text(query, "query")), checked_id(user_id, "user_id")
         recall = yield from self._recaller.recall(fresh_id(), user_id, query, top_m=checked_m(top_m))
         return self.recent.add(recall)
 
@@ -104,7 +114,7 @@ class Engine:
         self, user_id: str, query: str, documents: Mapping[str, str], top_m: int | None = None
     ) -> Flow[Recall]:
         """:meth:`rerank` as a flow."""
-        query, user_id = checked_text(query, "query"), checked_id(user_id, "user_id")
+        query, user_id = self.redacted(checked_text(query, "query")), checked_id(user_id, "user_id")
         texts = {name: checked_text(text, "a document") for name, text in documents.items()}
         at = self.clock()
         found = [Memory(name, user_id, "topic", text, (), at, at) for name, text in texts.items()]

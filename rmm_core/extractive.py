@@ -10,10 +10,9 @@ import numpy as np
 
 from rmm_core.flow import Flow, embed
 from rmm_core.prompts import when
-from rmm_core.protocols import Decision, Extraction
 from rmm_core.recall import Recall
 from rmm_core.stopwords import STOP_WORDS
-from rmm_core.types import Add, Candidate, Extracted, Matrix, Merge, Session, Shown, Turn, Vector
+from rmm_core.types import Add, Candidate, Decision, Extracted, Extraction, Matrix, Merge, Session, Shown, Turn, Vector
 
 _END = re.compile(  # not after initials, "Dr." and the like
     r"(?:(?<=[.!?…؟।])|(?<=[.!?…][\"'”\u2019)\]]))(?<!\b[A-Z]\.)(?<!\b[DMS][rst]\.)(?<!\bMrs\.)\s+"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
 from typing import Self
@@ -18,7 +18,8 @@ from rmm_core.prospective import reembedding
 from rmm_core.protocols import LLM, Embedder, Reflector
 from rmm_core.recall import Recall
 from rmm_core.stores import open_store
-from rmm_core.types import Citations, Kind, Memory, ReflectionReport, UserStatus
+from rmm_core.stores.expiring import ExpiringStore
+from rmm_core.types import Citations, Erasure, Kind, Memory, ReflectionReport, UserStatus
 
 
 class ReflectiveMemory(Engine):
@@ -43,6 +44,7 @@ class ReflectiveMemory(Engine):
         reflector: Reflector | None = None,
         clock: Callable[[], datetime] | None = None,
         on_reflection: Callable[[ReflectionReport], None] | None = None,
+        redact: Callable[[str], str] | None = None,
     ) -> Self:
         """The memory at ``place``: the path of a file, a ``postgresql://`` URL, or ``":memory:"``.
 
@@ -64,6 +66,7 @@ class ReflectiveMemory(Engine):
             reflector=reflector,
             clock=clock,
             on_reflection=on_reflection,
+            redact=redact,
         )
 
     # -- talking -------------------------------------------------------------------------
@@ -191,16 +194,50 @@ class ReflectiveMemory(Engine):
         self.recent.forget(checked_id(user_id, "user_id"))
         return self.store.delete(user_id, memory_id)
 
-    def forget_user(self, user_id: str) -> None:
+    def forget_user(self, user_id: str) -> Erasure:
         """Delete everything of one user and rewrite the file, so that nothing of it can be read there.
 
-        A reranker shared by all users (``learner_scope="store"``) keeps what it learned: weights, no text.
+        A reranker shared by all users (``learner_scope="store"``) keeps what it learned: weights, no text. That a user
+        does not consent is kept too.
+
+        Returns:
+            What was removed.
         """
         user_id = checked_id(user_id, "user_id")
-        self.store.forget_user(user_id)
+        removed = self.store.forget_user(user_id)
         self._trainer.forget(user_id)
         self.sessions.forget(user_id)
         self.recent.forget(user_id)
+        return self._receipt(user_id, removed)
+
+    def purge(self, user_id: str | None = None) -> list[Erasure]:
+        """Delete what has expired (``expire_days``, ``expire_uncited_days``), of one user or of everybody.
+
+        With ``expire_days`` the raw turns, questions and answers that are older go too, where no memory that is left
+        rests on them.
+
+        Returns:
+            What was removed, of everybody of whom something was.
+        """
+        if not isinstance(self.store, ExpiringStore):
+            raise ConfigError("nothing expires: open the memory with RMMConfig(expire_days=...)")
+        days = self.config.expire_days
+        before = None if days is None else self.clock() - timedelta(days=days)
+        found = []
+        for name in self.users() if user_id is None else [checked_id(user_id, "user_id")]:
+            removed = self.store.purge(name, self.store.expired(name), before=before)
+            if any(removed.values()):
+                self.recent.forget(name)
+                found.append(self._receipt(name, removed))
+        return found
+
+    def set_consent(self, user_id: str, consents: bool) -> None:
+        """Say whether anything may be stored of a user; without a word it may.
+
+        Of a user who does not consent no turn, question or answer is stored, nothing is reflected and nothing learned.
+        What is stored already stays and is found until :meth:`forget_user` removes it.
+        """
+        self.store.decline(checked_id(user_id, "user_id"), wants_nothing=not consents)
 
     def users(self) -> list[str]:
         """All user ids, sorted."""
@@ -217,6 +254,7 @@ class ReflectiveMemory(Engine):
             turns=sum(s.turns for s in sessions),
             learner=self._trainer.status(user_id),
             sessions=sessions,
+            consents=not self.store.declined(user_id),
         )
 
     def export_user(self, user_id: str) -> Iterator[str]:
@@ -279,6 +317,10 @@ class ReflectiveMemory(Engine):
             await self.arun(self.sessions.closing())
         finally:
             self.store.close()
+
+    def _receipt(self, user_id: str, removed: Mapping[str, int]) -> Erasure:
+        counts = {name: removed.get(name, 0) for name in ("sessions", "turns", "memories", "learners")}
+        return Erasure(user_id, self.clock(), answers=removed.get("feedback", 0), **counts)
 
     def __enter__(self) -> Self:
         return self

@@ -27,8 +27,7 @@ from typing import Any
 
 from rmm_core.errors import ReplyError
 from rmm_core.inputs import whole
-from rmm_core.protocols import Decision, Extraction
-from rmm_core.types import Action, Add, Extracted, Merge
+from rmm_core.types import Action, Add, Decision, Extracted, Extraction, Merge
 
 _LONGEST_REPLY = 400_000  # characters; more is a model gone astray
 _LONGEST_REPAIR = 200_000  # all that is handed to the repairer, whose time grows with the square of a piece

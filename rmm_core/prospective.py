@@ -21,11 +21,13 @@ from rmm_core.features import FEATURES
 from rmm_core.flow import Flow, call, complete, embed
 from rmm_core.parsing import merge_repeats, parse_actions, parse_extraction
 from rmm_core.prompts import EXTRACTION_SCHEMA, extraction_prompt, update_prompt
-from rmm_core.protocols import BankChange, Decision, Entry, Extraction, MemoryStore, Reflector
+from rmm_core.protocols import BankChange, Entry, MemoryStore, Reflector
 from rmm_core.types import (
     Add,
     Candidate,
+    Decision,
     Extracted,
+    Extraction,
     Kind,
     Memory,
     Merge,

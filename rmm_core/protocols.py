@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from rmm_core.flow import Flow
 from rmm_core.recall import Recall
 from rmm_core.types import (
-    Action,
     Candidate,
+    Decision,
     Extracted,
+    Extraction,
     Feedback,
     Kind,
     Memory,
@@ -56,32 +57,6 @@ class Embedder(Protocol):
     async def aembed(self, texts: Sequence[str]) -> NDArray[Any]:
         """The same, without blocking the event loop."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Extraction:
-    """What extraction found in a session.
-
-    Attributes:
-        memories: The topic memories, in order.
-        dropped: Malformed parts of the replies that were left out.
-    """
-
-    memories: tuple[Extracted, ...]
-    dropped: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What to do with one new memory.
-
-    Attributes:
-        actions: What to do, in order.
-        dropped: Actions that could not be followed and became an :class:`~rmm_core.types.Add`.
-    """
-
-    actions: tuple[Action, ...]
-    dropped: int = 0
 
 
 class Reflector(Protocol):
@@ -310,8 +285,37 @@ class MemoryStore(Protocol):
         """Delete one memory and all that was kept of it; whether there was one."""
         ...
 
-    def forget_user(self, user_id: str) -> None:
-        """Delete everything of one user, and leave no trace of it in the files."""
+    def forget_user(self, user_id: str) -> Mapping[str, int]:
+        """Delete everything of one user, and leave no trace of it in the store's own files.
+
+        That the user declined is kept, or the next turn would be stored again.
+
+        Returns:
+            How many rows were removed, by table: ``sessions``, ``turns``, ``memories``, ``feedback``, ``learners``.
+        """
+        ...
+
+    def purge(self, user_id: str, memory_ids: Sequence[str], *, before: datetime | None = None) -> Mapping[str, int]:
+        """Delete memories with the turns that they alone rest on, as :meth:`delete` does.
+
+        Args:
+            before: Delete, too, what was said and answered before this and no memory rests on, sessions that are empty
+                then included.
+
+        Returns:
+            How many rows were removed, as :meth:`forget_user` gives it.
+        """
+        ...
+
+    def decline(self, user_id: str, *, wants_nothing: bool) -> None:
+        """Note that nothing of what this user says is to be stored or learned from, or that it may be again.
+
+        Of a user who declined :meth:`append` stores no turn and no feedback, and :meth:`pending` names no session.
+        """
+        ...
+
+    def declined(self, user_id: str) -> bool:
+        """Whether the user declined."""
         ...
 
     def restore_user(

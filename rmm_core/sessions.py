@@ -69,6 +69,8 @@ class Sessions:
     def reflecting(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
         """Reflect one session; a failure leaves it pending and is reported, not raised."""
         try:
+            if (yield from call(self._store.declined, user_id)):
+                return ReflectionReport(user_id, session_id, "declined")
             report = yield from self._alone(user_id, session_id)
         except StoreClosedError:
             raise
@@ -147,8 +149,8 @@ class Sessions:
             with suppress(RMMError):  # it lapses by itself
                 self._store.release(user_id, session_id, holder=holder)
 
-        yield from call(hold)
         try:
+            yield from call(hold)
             reflecting = reflect(self._store, self._reflector, self._config, user_id, session_id)
             report = yield from before_each(reflecting, Complete, hold)
         except GeneratorExit:  # nobody is left to ask

@@ -2,8 +2,8 @@
 
 Feedback is durable before anything is learned from it. A trainer reads the log from where its saved state
 stopped, in batches, and saves by compare-and-set: several processes can learn on one store, every
-answer is learned from once, in order, and a crash loses nothing. What is learned follows from the log alone, so that
-any part of it is taken back by taking entries out of the log and learning anew.
+answer is learned from once, in order, and a crash loses nothing. What is learned follows from the log and the bank, so
+that any part of it is taken back by taking entries out of the log and learning anew.
 """
 
 from __future__ import annotations

@@ -126,6 +126,7 @@ def _memory(d: dict[str, Any]) -> Memory:
             "history": tuple(Revision(r["summary"], _time(r["replaced_at"])) for r in d["history"]),
             "created_at": _time(d["created_at"]),
             "updated_at": _time(d["updated_at"]),
+            "cited_at": _time(d["cited_at"]) if d.get("cited_at") else None,
         }
     )
     _expect(memory, str, "id", "user_id", "summary")

@@ -19,7 +19,7 @@ Matrix: TypeAlias = NDArray[np.float32]
 Role: TypeAlias = Literal["user", "agent"]
 Kind: TypeAlias = Literal["topic", "unfiled"]
 CitationStatus: TypeAlias = Literal["cited", "none", "silent", "malformed"]
-ReflectionStatus: TypeAlias = Literal["reflected", "nothing", "already", "elsewhere", "pending"]
+ReflectionStatus: TypeAlias = Literal["reflected", "nothing", "already", "elsewhere", "declined", "pending"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +152,7 @@ class Memory:
             no topic refers to, which is summary and evidence at once.
         evidence: The turns it rests on, in order; a merge only ever adds to them.
         history: Earlier summaries, oldest first.
+        cited_at: When an answer last cited it; None for never.
     """
 
     id: str
@@ -162,6 +163,7 @@ class Memory:
     created_at: datetime
     updated_at: datetime
     history: tuple[Revision, ...] = ()
+    cited_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -268,13 +270,40 @@ Action: TypeAlias = Add | Merge
 
 
 @dataclass(frozen=True, slots=True)
+class Extraction:
+    """What extraction found in a session.
+
+    Attributes:
+        memories: The topic memories, in order.
+        dropped: Malformed parts of the replies that were left out.
+    """
+
+    memories: tuple[Extracted, ...]
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do with one new memory.
+
+    Attributes:
+        actions: What to do, in order.
+        dropped: Actions that could not be followed and became an :class:`Add`.
+    """
+
+    actions: tuple[Action, ...]
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ReflectionReport:
     """What one reflection did.
 
     Attributes:
         status: ``"reflected"``; ``"nothing"`` when the session held nothing worth a topic;
-            ``"already"`` when somebody else had reflected it, ``"elsewhere"`` when somebody else is at
-            it; ``"pending"`` when it failed and will be tried again.
+            ``"already"`` when somebody else had reflected it, ``"elsewhere"`` when somebody else is
+            at it; ``"declined"`` when the user wants nothing stored; ``"pending"`` when it failed and
+            will be tried again.
         added: Topics added.
         merged: Topics that took in something new.
         unfiled: Turns filed without a topic.
@@ -316,11 +345,31 @@ class LearnerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Erasure:
+    """What was removed of one user: a receipt.
+
+    Attributes:
+        at: When.
+        answers: Entries of the learning log.
+        learners: Saved states of a reranker of the user's own.
+    """
+
+    user_id: str
+    at: datetime
+    sessions: int = 0
+    turns: int = 0
+    memories: int = 0
+    answers: int = 0
+    learners: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class UserStatus:
     """How one user's memory stands.
 
     Attributes:
         learner: How the reranker that serves this user stands.
+        consents: Whether what the user says is stored.
     """
 
     user_id: str
@@ -329,6 +378,7 @@ class UserStatus:
     turns: int
     learner: LearnerStatus
     sessions: tuple[Session, ...] = field(default=())
+    consents: bool = True
 
     @property
     def pending(self) -> tuple[Session, ...]:

@@ -7,13 +7,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from rmm_core.errors import ConflictError
 from rmm_core.protocols import BankChange, Entry
 from rmm_core.stores import _talk
 from rmm_core.stores._index import WINDOW, Document
-from rmm_core.stores._rows import MEMORY_COLUMNS, TURN_COLUMNS, blob, memory_of, time_of, time_text, turn_of, vector
+from rmm_core.stores._rows import (
+    MEMORY_COLUMNS,
+    TURN_COLUMNS,
+    blob,
+    memory_of,
+    memory_row,
+    time_of,
+    time_text,
+    turn_of,
+    vector,
+)
 from rmm_core.stores._sql import Sql
 from rmm_core.stores._traits import traits
 from rmm_core.types import Kind, Memory, Revision, Turn, TurnRef, Vector
@@ -80,24 +92,46 @@ def users(db: Sql) -> list[str]:
     return [user_id for (user_id,) in db.execute(f"{names} ORDER BY 1")]
 
 
-def forget(db: Sql, user_id: str) -> None:
-    """Delete everything of one user."""
-    for table in ("sessions", "turns", "memories", "evidence", "revisions", "feedback", "banks"):
-        db.execute(f"DELETE FROM {table} WHERE user_id = ?", (user_id,))
+def forget(db: Sql, user_id: str) -> dict[str, int]:
+    """Delete everything of one user, but that the user declined; how many rows of each table that were."""
+    tables = ("sessions", "turns", "memories", "evidence", "revisions", "feedback", "banks")
+    removed = {table: db.execute(f"DELETE FROM {table} WHERE user_id = ?", (user_id,)).rowcount for table in tables}
     scope = f"user:{user_id}"
-    db.execute("DELETE FROM learners WHERE scope IN (?, ?, ?)", (scope, f"good:{scope}", f"base:{scope}"))
+    learners = db.execute("DELETE FROM learners WHERE scope IN (?, ?, ?)", (scope, f"good:{scope}", f"base:{scope}"))
+    return removed | {"learners": learners.rowcount}
+
+
+def purge(db: Sql, user_id: str, memory_ids: Sequence[str], before: datetime | None) -> dict[str, int]:
+    """Delete memories with the turns that they alone rest on, and what was said before a time and none rests on."""
+    count = "SELECT count(*) FROM turns WHERE user_id = ?"
+    (turns,) = db.execute(count, (user_id,)).fetchone()
+    removed = {
+        "memories": sum(delete(db, user_id, memory_id) for memory_id in memory_ids),
+        "sessions": 0,
+        "feedback": 0,
+    }
+    if before is not None:
+        old = (user_id, time_text(before))
+        db.execute(
+            "DELETE FROM turns WHERE user_id = ? AND at < ? AND NOT EXISTS (SELECT 1 FROM evidence e WHERE"
+            " e.user_id = turns.user_id AND e.session_id = turns.session_id AND e.position = turns.position)",
+            old,
+        )
+        removed["sessions"] = db.execute(
+            "DELETE FROM sessions WHERE user_id = ? AND last_at < ? AND NOT EXISTS (SELECT 1 FROM turns t WHERE"
+            " t.user_id = sessions.user_id AND t.session_id = sessions.id)",
+            old,
+        ).rowcount
+        removed["feedback"] = db.execute("DELETE FROM feedback WHERE user_id = ? AND at < ?", old).rowcount
+    return removed | {"turns": turns - db.execute(count, (user_id,)).fetchone()[0]}
 
 
 def put(db: Sql, user_id: str, entries: Sequence[Entry], number: int, *, pack: Pack = blob) -> None:
     """Write memories, in place of those of the same ids; ``pack`` makes an embedding what the database holds."""
     remove(db, user_id, [e.memory.id for e in entries])
     db.executemany(
-        "INSERT INTO memories (user_id, id, kind, summary, created_at, updated_at, embedding, version)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (user_id, m.id, m.kind, m.summary, time_text(m.created_at), time_text(m.updated_at), pack(e), number)
-            for m, e in ((entry.memory, entry.embedding) for entry in entries)
-        ],
+        f"INSERT INTO memories ({MEMORY_COLUMNS}, embedding, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(*memory_row(replace(e.memory, user_id=user_id)), pack(e.embedding), number) for e in entries],
     )
     db.executemany(
         "INSERT INTO evidence (user_id, memory_id, session_id, position) VALUES (?, ?, ?, ?)",

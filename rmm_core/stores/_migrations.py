@@ -82,6 +82,8 @@ MIGRATIONS: tuple[str, ...] = (
     """
     ALTER TABLE sessions ADD COLUMN holder TEXT NOT NULL DEFAULT '';
     ALTER TABLE sessions ADD COLUMN held_until REAL NOT NULL DEFAULT 0;
+    ALTER TABLE memories ADD COLUMN cited_at TEXT;
+    CREATE TABLE declined (user_id TEXT PRIMARY KEY) WITHOUT ROWID;
     """,
 )
 

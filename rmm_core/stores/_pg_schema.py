@@ -52,7 +52,7 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE memories (
         user_id {_NAME}, id {_NAME}, kind TEXT NOT NULL, summary TEXT NOT NULL,
         created_at TIMESTAMPTZ NOT NULL, updated_at TIMESTAMPTZ NOT NULL,
-        embedding vector NOT NULL, version BIGINT NOT NULL,
+        embedding vector NOT NULL, version BIGINT NOT NULL, cited_at TIMESTAMPTZ,
         PRIMARY KEY (user_id, id)
     ) PARTITION BY HASH (user_id);
     ALTER TABLE memories ALTER COLUMN embedding SET STORAGE MAIN;
@@ -91,6 +91,8 @@ MIGRATIONS: tuple[str, ...] = (
     ) PARTITION BY HASH (user_id);
     CREATE INDEX feedback_in_order ON feedback (number);
 
+    CREATE TABLE declined (user_id {_NAME} PRIMARY KEY);
+
     CREATE TABLE learners (scope {_NAME} PRIMARY KEY, version BIGINT NOT NULL, content BYTEA NOT NULL);
     """,
 )
@@ -108,7 +110,7 @@ def partitions(count: int) -> Iterator[str]:
 def row_security(count: int) -> Iterator[str]:
     """Statements after which a transaction sees the rows of the user that it named, and of nobody else."""
     tables = [name for table in PARTITIONED for name in (table, *(f"{table}_{i}" for i in range(count)))]
-    for table in ("banks", *tables):
+    for table in ("banks", "declined", *tables):
         yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"
         yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"
         yield f"DROP POLICY IF EXISTS by_user ON {table}"

@@ -26,7 +26,7 @@ SESSION_COLUMNS = (
     "user_id, id, user_name, agent_name, started_at, last_at, turns, reflected, ended, attempts, error, born"
 )
 TURN_COLUMNS = "session_id, position, role, speaker, text, at, attachments, from_memory"
-MEMORY_COLUMNS = "id, user_id, kind, summary, created_at, updated_at"
+MEMORY_COLUMNS = "id, user_id, kind, summary, created_at, updated_at, cited_at"
 FEEDBACK_COLUMNS = "recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings, duel"
 
 
@@ -99,7 +99,7 @@ def session_row(session: Session) -> tuple[Any, ...]:
 
 def memory_of(row: tuple[Any, ...], evidence: tuple[TurnRef, ...] = (), history: tuple[Revision, ...] = ()) -> Memory:
     """A row of ``MEMORY_COLUMNS`` with what belongs to it."""
-    name, user, kind, summary, created, updated = row
+    name, user, kind, summary, created, updated, cited = row
     return Memory(
         id=name,
         user_id=user,
@@ -109,7 +109,15 @@ def memory_of(row: tuple[Any, ...], evidence: tuple[TurnRef, ...] = (), history:
         created_at=time_of(created),
         updated_at=time_of(updated),
         history=history,
+        cited_at=None if cited is None else time_of(cited),
     )
+
+
+def memory_row(memory: Memory) -> tuple[Any, ...]:
+    """A memory as a row of ``MEMORY_COLUMNS``."""
+    m = memory
+    cited = None if m.cited_at is None else time_text(m.cited_at)
+    return m.id, m.user_id, m.kind, m.summary, time_text(m.created_at), time_text(m.updated_at), cited
 
 
 def feedback_row(feedback: Feedback) -> tuple[Any, ...]:

@@ -52,7 +52,7 @@ def pending(db: Sql, idle_since: datetime, user_id: str | None) -> tuple[Session
     """Sessions with unreflected turns that ended, or were silent since ``idle_since``."""
     rows = db.execute(
         f"SELECT {SESSION_COLUMNS} FROM sessions WHERE reflected < turns AND (ended OR last_at < ?)"
-        f"{_of(user_id)} ORDER BY started_at, user_id, id",
+        f"{_of(user_id)} AND user_id NOT IN (SELECT user_id FROM declined) ORDER BY started_at, user_id, id",
         (time_text(idle_since), *_values(user_id)),
     )
     return tuple(map(session_of, rows))
@@ -83,6 +83,19 @@ def fail_session(db: Sql, user_id: str, session_id: str, error: str) -> Session:
     return session(db, user_id, session_id)
 
 
+def declined(db: Sql, user_id: str) -> bool:
+    """Whether a user wants nothing stored."""
+    return db.execute("SELECT 1 FROM declined WHERE user_id = ?", (user_id,)).fetchone() is not None
+
+
+def decline(db: Sql, user_id: str, *, wants_nothing: bool) -> None:
+    """Note that a user wants nothing stored, or does not mind any more."""
+    if wants_nothing:
+        db.execute("INSERT INTO declined (user_id) VALUES (?) ON CONFLICT DO NOTHING", (user_id,))
+    else:
+        db.execute("DELETE FROM declined WHERE user_id = ?", (user_id,))
+
+
 def lease(db: Sql, user_id: str, session_id: str, holder: str, seconds: float, now: float) -> bool:
     """Take a session, or hold on to it, unless it is somebody else's; whether it is ``holder``'s now."""
     taken = db.execute(
@@ -105,6 +118,8 @@ def release(db: Sql, user_id: str, session_id: str, holder: str) -> None:
 
 def append(db: Sql, user_id: str, session_id: str, messages: Sequence[Message], at: datetime) -> tuple[Turn, ...]:
     """Store messages as the session's next turns, those left out whose key it holds already."""
+    if declined(db, user_id):
+        return ()
     known = session(db, user_id, session_id)
     new = [m for m in _first_of_key(messages) if not _holds(db, user_id, session_id, m.key)]
     again = [(user_id, session_id, m.key) for m in messages if m.key and m.from_memory and m not in new]
@@ -168,13 +183,23 @@ def turns_at(db: Sql, user_id: str, refs: Sequence[TurnRef], portion: int = 400)
 
 
 def log(db: Sql, feedback: Feedback) -> None:
-    """Feedback on a recall counts once, however often it is given; that on a forgotten user's bank not at all."""
-    user = (feedback.user_id,)
-    if feedback.embeddings is None and not db.execute("SELECT 1 FROM sessions WHERE user_id = ?", user).fetchone():
+    """Feedback on a recall counts once, however often it is given.
+
+    None is kept of a user who declined, nor on the bank of one who was forgotten.
+    """
+    user, of_bank = (feedback.user_id,), feedback.embeddings is None
+    if declined(db, feedback.user_id):
+        return
+    if of_bank and not db.execute("SELECT 1 FROM sessions WHERE user_id = ?", user).fetchone():
         return
     row = feedback_row(feedback)
     marks = ", ".join("?" * len(row))
     db.execute(f"INSERT INTO feedback ({FEEDBACK_COLUMNS}) VALUES ({marks}) ON CONFLICT DO NOTHING", row)
+    at = time_text(feedback.at)
+    db.executemany(
+        "UPDATE memories SET cited_at = ? WHERE user_id = ? AND id = ? AND (cited_at IS NULL OR cited_at < ?)",
+        [(at, *user, feedback.memory_ids[i], at) for i in feedback.cited if of_bank],
+    )
 
 
 def logged(db: Sql, after: int, limit: int, user_id: str | None) -> list[tuple[int, Feedback]]:

@@ -197,15 +197,37 @@ class PostgresStore:
             self._release_width()
         return was_there
 
-    def forget_user(self, user_id: str) -> None:
+    def forget_user(self, user_id: str) -> dict[str, int]:
         """See :class:`~rmm_core.protocols.MemoryStore`.
 
         Rows leave the server's files when it next vacuums their tables, and its log and backups as these are let go.
         """
         with self._pool.write(user_id) as db:
-            _bank.forget(db, user_id)
+            removed = _bank.forget(db, user_id)
         self._release_width()
         self._asked.pop(user_id)
+        return removed
+
+    def purge(self, user_id: str, memory_ids: Sequence[str], *, before: datetime | None = None) -> dict[str, int]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._pool.write(user_id) as db:
+            moved = _bank.sessions_of(db, user_id, memory_ids)
+            removed = _bank.purge(db, user_id, memory_ids, before)
+            if any(removed.values()) and _bank.version(db, user_id)[0]:
+                _bank.raise_version(db, user_id, db.next_number(), reset=True)
+                _pg_search.refresh(db, user_id, sorted(moved))
+        self._release_width()
+        return removed
+
+    def decline(self, user_id: str, *, wants_nothing: bool) -> None:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._pool.write(user_id) as db:
+            _talk.decline(db, user_id, wants_nothing=wants_nothing)
+
+    def declined(self, user_id: str) -> bool:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._pool.read(user_id) as db:
+            return _talk.declined(db, user_id)
 
     def restore_user(
         self, user_id: str, sessions: Sequence[Session], turns: Sequence[Turn], entries: Sequence[Entry]

@@ -185,13 +185,34 @@ class SQLiteStore:
             self._file.scrub(whole=False)
         return was_there
 
-    def forget_user(self, user_id: str) -> None:
+    def forget_user(self, user_id: str) -> dict[str, int]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
-            _bank.forget(db, user_id)
+            removed = _bank.forget(db, user_id)
             _release_width(db)
         self._cache.drop(user_id)
         self._file.scrub(whole=True)
+        return removed
+
+    def purge(self, user_id: str, memory_ids: Sequence[str], *, before: datetime | None = None) -> dict[str, int]:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._file.write() as db:
+            removed = _bank.purge(db, user_id, memory_ids, before)
+            if any(removed.values()) and _bank.version(db, user_id)[0]:
+                _bank.raise_version(db, user_id, _next_number(db), reset=True)
+                _release_width(db)
+        self._file.scrub(whole=False)
+        return removed
+
+    def decline(self, user_id: str, *, wants_nothing: bool) -> None:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._file.write() as db:
+            _talk.decline(db, user_id, wants_nothing=wants_nothing)
+
+    def declined(self, user_id: str) -> bool:
+        """See :class:`~rmm_core.protocols.MemoryStore`."""
+        with self._file.read() as db:
+            return _talk.declined(db, user_id)
 
     def restore_user(
         self, user_id: str, sessions: Sequence[Session], turns: Sequence[Turn], entries: Sequence[Entry]

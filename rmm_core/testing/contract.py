@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -99,6 +100,68 @@ class MemoryStoreContract(BankContract):
         assert store.delete("bob", "b") is False
         assert found(store, "ann", 0, "zebra") == ["b"]
         assert [t.text for t in store.turns("ann", "s")] == ["shared zebra"]
+
+    def test_what_was_removed_is_counted(self, store: MemoryStore) -> None:
+        """Forgetting says how much there was; of nobody, nothing."""
+        talk(store, "ann", "s", "one", "two")
+        store.commit("ann", BankChange(0, (an_entry("ann", "a", "x", 0, 0), an_entry("ann", "b", "y", 1, 1))))
+        store.add_feedback(a_feedback("ann"))
+        store.save_learner_state("user:ann", b"1", base_version=0)
+        removed = store.forget_user("ann")
+        counts = {name: removed[name] for name in ("sessions", "turns", "memories", "feedback", "learners")}
+        assert counts == {"sessions": 1, "turns": 2, "memories": 2, "feedback": 1, "learners": 1}
+        assert not any(store.forget_user("ann").values())
+
+    def test_purging_takes_memories_and_what_is_older(self, store: MemoryStore) -> None:
+        """A memory goes with its turns; what was said before a time goes where no memory is left that rests on it."""
+        for name, days in (("old", 0), ("s", 5)):
+            talk(store, "ann", name, "one", "two", "three", at=T0 + timedelta(days=days))
+        kept = Entry(a_memory("ann", "kept", "k", ("old", 1)), axis(2))
+        store.commit("ann", BankChange(0, (an_entry("ann", "a", "x", 0, 0), kept)))
+        store.add_feedback(a_feedback("ann"))
+        talk(store, "bob", "old", "mine")
+        store.search("ann", axis(0), text="one", limit=5)
+        assert store.purge("ann", ["a", "nowhere"])["memories"] == 1
+        assert [t.index for t in store.turns("ann", "s")] == [1, 2]
+        removed = store.purge("ann", [], before=T0 + timedelta(days=1))
+        assert (removed["turns"], removed["sessions"], removed["feedback"]) == (2, 0, 1)
+        assert [t.index for t in store.turns("ann", "old")] == [1]
+        assert store.purge("ann", ["kept"], before=T0 + timedelta(days=1))["sessions"] == 1
+        assert [s.id for s in store.sessions("ann")] == ["s"]
+        assert found(store, "ann", 0, "one") == []
+        assert len(store.turns("bob", "old")) == 1
+
+    def test_of_a_user_who_declined_nothing_is_stored(self, store: MemoryStore) -> None:
+        """No turn, no answer, no reflection; also after being forgotten, until the user thinks otherwise."""
+        talk(store, "ann", "s", "before")
+        store.end_session("ann", "s")
+        store.decline("ann", wants_nothing=True)
+        store.decline("ann", wants_nothing=True)
+        assert store.declined("ann")
+        assert not store.declined("an")
+        assert store.append("ann", "s", [Message("user", "secret")], at=T0, feedback=a_feedback("ann")) == ()
+        store.add_feedback(a_feedback("ann"))
+        assert [t.text for t in store.turns("ann", "s")] == ["before"]
+        assert store.feedback() == []
+        assert store.pending(idle_since=T0) == ()
+        store.forget_user("ann")
+        assert store.declined("ann")
+        assert list(store.users()) == []
+        store.decline("ann", wants_nothing=False)
+        talk(store, "ann", "s", "again")
+        assert [t.text for t in store.turns("ann", "s")] == ["again"]
+
+    def test_a_memory_knows_when_it_was_last_cited(self, store: MemoryStore) -> None:
+        """By an answer about the bank; a merge keeps it, and an older answer that comes late does not move it back."""
+        talk(store, "ann", "s", "one", "two")
+        entries = an_entry("ann", "a", "x", 0, 0), an_entry("ann", "c", "y", 1, 1)
+        version = store.commit("ann", BankChange(0, entries))
+        for days in (3, 1):
+            store.add_feedback(replace(a_feedback("ann", f"r{days}"), at=T0 + timedelta(days=days)))
+        assert [m.cited_at for m in store.memories("ann")] == [None, T0 + timedelta(days=3)]
+        merged = store.entries("ann", ["c"])["c"]
+        store.commit("ann", BankChange(version, (replace(merged, memory=replace(merged.memory, summary="z")),)))
+        assert store.get("ann", "c").cited_at == T0 + timedelta(days=3)
 
     def test_a_forgotten_user_can_begin_anew(self, store: MemoryStore) -> None:
         """Nothing comes back, the learning log and a learner of one's own included."""

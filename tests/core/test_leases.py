@@ -1,6 +1,8 @@
 """A session is reflected by one worker at a time, and by another when that one dies."""
 
 import asyncio
+import sqlite3
+import threading
 import time
 from contextlib import suppress
 
@@ -83,3 +85,26 @@ def test_a_reflection_that_nobody_drives_any_more_gives_the_session_back(open_me
         request.function()
     reflecting.close()
     assert memory.store.lease("ann", "s1", holder="another", seconds=60)
+
+
+def test_closing_leaves_alone_what_others_ended(open_memory, monkeypatch):
+    memory, other = open_memory(), open_memory()
+    for i in range(3):
+        memory.chat("ann", session_id=f"s{i}").record(f"I like tea number {i}.", "Fine.")
+        assert other.chat("ann", session_id=f"s{i}").end().status == "reflected"
+    taken, lease = [], memory.store.lease
+    monkeypatch.setattr(memory.store, "lease", lambda *a, **k: taken.append(a) or lease(*a, **k))
+    memory.close()
+    assert taken == []
+
+
+def test_opening_waits_for_another_that_is_making_the_file(open_memory, tmp_path):
+    maker = sqlite3.connect(tmp_path / "memory.db", isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN IMMEDIATE")
+    soon = threading.Timer(0.2, maker.execute, ["ROLLBACK"])
+    soon.start()
+    try:
+        open_memory()
+    finally:
+        soon.join()
+        maker.close()

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from rmm_core.errors import ReplyError
 from rmm_core.parsing import merge_repeats, parse_actions, parse_extraction
-from rmm_core.protocols import Decision, Extraction
-from rmm_core.types import Add, Extracted, Merge
+from rmm_core.types import Add, Decision, Extracted, Extraction, Merge
 
 TURNS = range(10)
 TEA = {"summary": "likes tea", "reference": [1, 2]}
