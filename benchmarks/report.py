@@ -1,4 +1,4 @@
-"""The tables of all runs: writes benchmarks/README.md and LEARNER.md, their plots, and the results in the README.
+"""The tables of all runs: writes benchmarks/README.md, LEARNER.md and PEERS.md, plots, and the results in the README.
 
 python -m benchmarks.report                     after benchmarks.run
 python -m benchmarks.report --results FOLDER    tables of other runs, printed
@@ -17,6 +17,7 @@ from benchmarks.datasets.sources import SOURCES
 from benchmarks.learner import page as learner
 from benchmarks.methods.catalogue import CATALOGUE
 from benchmarks.options import PUBLISHED
+from benchmarks.peers import page as peers
 from benchmarks.plots import guarded, learning_curves
 from benchmarks.records import Run
 from benchmarks.reproduced import reproduction_table
@@ -24,7 +25,12 @@ from benchmarks.scores import Results
 from benchmarks.tables import DataSet
 
 HERE = Path(__file__).parent
-PAGES = {"tables": HERE / "README.md", "results": HERE.parent / "README.md", "learner": HERE / "LEARNER.md"}
+PAGES = {
+    "tables": HERE / "README.md",
+    "results": HERE.parent / "README.md",
+    "learner": HERE / "LEARNER.md",
+    "peers": HERE / "PEERS.md",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -70,6 +76,8 @@ def generated(name: str, found: Sequence[DataSet]) -> str:
     """
     if name == "learner":
         return learner.page(learner.loaded(PUBLISHED / "learner"))
+    if name == "peers":
+        return peers.page(peers.loaded(PUBLISHED))
     if name == "results":
         return "\n\n".join(map(tables.summary, found))
     return all_tables(PUBLISHED, found, plots=True)

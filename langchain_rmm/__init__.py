@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from langchain_rmm.reranker import RMMReranker
     from langchain_rmm.retriever import RMMRetriever, format_memories
     from langchain_rmm.tools import memory_tools
+    from langchain_rmm.vector_store import VectorStoreSource
 
 _HOMES = {
     "ChatModelLLM": "_backend",
@@ -35,6 +36,7 @@ _HOMES = {
     "RMMMiddleware": "middleware",
     "RMMReranker": "reranker",
     "RMMRetriever": "retriever",
+    "VectorStoreSource": "vector_store",
     "format_memories": "retriever",
     "citations_of": "markers",
     "hide_markers": "markers",
@@ -53,6 +55,7 @@ __all__ = [
     "RMMMiddleware",
     "RMMReranker",
     "RMMRetriever",
+    "VectorStoreSource",
     "citations_of",
     "format_memories",
     "hide_markers",

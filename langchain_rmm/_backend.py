@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -27,6 +27,11 @@ from rmm_core import (
     adapters,
 )
 from rmm_core.types import Matrix
+
+if TYPE_CHECKING:
+    from langchain_core.vectorstores import VectorStore
+
+    from langchain_rmm.vector_store import VectorStoreSource
 
 # Reflection often runs inside of somebody's agent: its tokens are not for the user's screen.
 _UNSEEN: RunnableConfig = {"tags": ["nostream"], "run_name": "reflective-memory"}
@@ -95,6 +100,7 @@ def open_memory(
     key: str | bytes | None = None,
     model: BaseLanguageModel[Any] | LLM | str | None = None,
     embeddings: Embeddings | Embedder | str | None = None,
+    vector_store: VectorStore | VectorStoreSource | None = None,
     config: RMMConfig | None = None,
     clock: Callable[[], datetime] | None = None,
     on_reflection: Callable[[ReflectionReport], None] | None = None,
@@ -108,6 +114,9 @@ def open_memory(
         model: Reflects on sessions: a chat model, its name (``"openai:gpt-4o-mini"``), or one of the core's.
             Without one, memories are made of the users' own sentences.
         embeddings: Embeddings, their name (``"openai:text-embedding-3-small"``), or an embedder of the core's.
+        vector_store: A vector store of yours that finds memories by embedding, in place of our own search; all is kept
+            at ``place`` all the same. Its embeddings are the memory's when none are given, and else must be of the same
+            model, which is checked with one text.
         config: Settings.
         clock: Tells the time; timezone-aware.
         on_reflection: Called with the report of every reflection.
@@ -117,15 +126,19 @@ def open_memory(
         ConfigError: When a model is of no kind that works here; what LangChain raises for a name it does not know,
             or a key that is missing, comes as it is.
     """
+    if embeddings is None and vector_store is not None:
+        embeddings = _held(vector_store).embeddings
+    embedder = _as_embedder(embeddings)
     return ReflectiveMemory.open(
         place,
         key=key,
         llm=None if model is None else _as_llm(model),
-        embedder=_as_embedder(embeddings),
+        embedder=embedder,
         config=config,
         clock=clock,
         on_reflection=on_reflection,
         redact=redact,
+        source=None if vector_store is None else _as_source(vector_store, embedder),
     )
 
 
@@ -146,6 +159,16 @@ def _as_llm(model: Any) -> LLM:
     if isinstance(model, LLM):
         return model
     raise ConfigError(f"model is a LangChain chat model, its name or a rmm_core.LLM; got {type(model).__name__}")
+
+
+def _held(vector_store: Any) -> Any:
+    return getattr(vector_store, "vector_store", vector_store)
+
+
+def _as_source(vector_store: Any, embedder: Embedder) -> VectorStoreSource:
+    from langchain_rmm.vector_store import as_source  # who has none does not wait for LangChain's
+
+    return as_source(vector_store, embedder)
 
 
 def _as_embedder(embeddings: Any) -> Embedder:

@@ -19,6 +19,7 @@ from llamaindex_rmm.memory_block import RMMMemoryBlock
 from llamaindex_rmm.node_postprocessor import RMMNodePostprocessor
 from llamaindex_rmm.output_parser import CitationOutputParser, CitedAnswer
 from llamaindex_rmm.retriever import CITING_QA_TEMPLATE, RMMRetriever
+from llamaindex_rmm.vector_store import VectorStoreSource
 
 __all__ = [
     "CITING_QA_TEMPLATE",
@@ -30,6 +31,7 @@ __all__ = [
     "RMMMemoryBlock",
     "RMMNodePostprocessor",
     "RMMRetriever",
+    "VectorStoreSource",
     "hide_markers",
     "open_memory",
 ]

@@ -13,10 +13,12 @@ from typing import Annotated, Any
 import numpy as np
 from llama_index.core import llms
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from pydantic import BeforeValidator, Field
 
 from llamaindex_rmm._convert import text_of
 from llamaindex_rmm._registry import register
+from llamaindex_rmm.vector_store import VectorStoreSource, as_source
 from rmm_core import LLM, ConfigError, Embedder, ReflectionReport, ReflectiveMemory, RMMConfig, adapters
 from rmm_core.types import Matrix
 
@@ -64,6 +66,7 @@ def open_memory(
     key: str | bytes | None = None,
     llm: llms.LLM | LLM | None = None,
     embed_model: BaseEmbedding | Embedder | None = None,
+    vector_store: BasePydanticVectorStore | VectorStoreSource | None = None,
     config: RMMConfig | None = None,
     clock: Callable[[], datetime] | None = None,
     on_reflection: Callable[[ReflectionReport], None] | None = None,
@@ -78,6 +81,8 @@ def open_memory(
         key: Encrypts the file (see :meth:`rmm_core.ReflectiveMemory.open`); not saved with a context.
         llm: Reflects on sessions: LlamaIndex's or the core's. Without one, memories are the users' own sentences.
         embed_model: LlamaIndex's, or an embedder of the core's.
+        vector_store: A vector store of yours that finds memories by embedding, in place of our own search; all is kept
+            at ``place`` all the same.
         config: Settings.
         clock: Tells the time; timezone-aware.
         on_reflection: Called with the report of every reflection.
@@ -95,6 +100,7 @@ def open_memory(
         clock=clock,
         on_reflection=on_reflection,
         redact=redact,
+        source=None if vector_store is None else as_source(vector_store),
     )
     return register(memory, fspath(place))
 

@@ -25,6 +25,7 @@ from rmm_core.features import FeatureWeights
 from rmm_core.memory import ReflectiveMemory
 from rmm_core.protocols import LLM, Embedder, MemoryStore, Reflector
 from rmm_core.recall import Answer, Recall
+from rmm_core.stores.external import CandidateSource
 from rmm_core.types import (
     Attachment,
     Candidate,
@@ -45,6 +46,7 @@ __all__ = [
     "Answer",
     "Attachment",
     "Candidate",
+    "CandidateSource",
     "Chat",
     "CitationStream",
     "Citations",

@@ -19,6 +19,7 @@ from rmm_core.protocols import LLM, Embedder, Reflector
 from rmm_core.recall import Recall
 from rmm_core.stores import open_store
 from rmm_core.stores.expiring import ExpiringStore
+from rmm_core.stores.external import CandidateSource, external
 from rmm_core.types import Citations, Erasure, Kind, Memory, ReflectionReport, UserStatus
 
 
@@ -45,11 +46,13 @@ class ReflectiveMemory(Engine):
         clock: Callable[[], datetime] | None = None,
         on_reflection: Callable[[ReflectionReport], None] | None = None,
         redact: Callable[[str], str] | None = None,
+        source: CandidateSource | None = None,
     ) -> Self:
         """The memory at ``place``: the path of a file, a ``postgresql://`` URL, or ``":memory:"``.
 
         With a ``key`` (a passphrase, or 32 random bytes, which open faster) the file is encrypted, and nobody can read
-        it without; in memory a key has no effect.
+        it without; in memory a key has no effect. A ``source`` is a vector store of yours, which says which memories
+        are near a question; everything is kept here all the same (see :mod:`rmm_core.stores.external`).
 
         Raises:
             ConfigError: When a setting, ``place`` or ``key`` cannot work.
@@ -59,7 +62,7 @@ class ReflectiveMemory(Engine):
         config = checked_config(config)
         checked_models(llm, embedder)  # before a file is made
         return cls(
-            open_store(place, config, key),
+            external(open_store(place, config, key), source),
             llm=llm,
             embedder=embedder,
             config=config,
@@ -285,6 +288,20 @@ class ReflectiveMemory(Engine):
         count = self.run(reembedding(self.store))
         self._trainer.reembedded()
         return count
+
+    def sync(self, user_id: str | None = None) -> int:
+        """Put every memory of a user, or of everybody, anew into the vector store it was opened with; how many.
+
+        For a bank that was there before it, and after it failed.
+
+        Raises:
+            ConfigError: When the memory was opened without one.
+            StoreError: When it fails; call it again.
+        """
+        sync = getattr(self.store, "sync", None)
+        if sync is None:
+            raise ConfigError("there is no vector store to bring up to date: open the memory with one")
+        return int(sync(None if user_id is None else checked_id(user_id, "user_id")))
 
     def rekey(self, key: str | bytes) -> None:
         """Encrypt the file anew, so that nothing of it opens with the key it had; all or nothing, also in a crash.

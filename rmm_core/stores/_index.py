@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -130,7 +130,9 @@ class BankIndex:
             self._db.executemany(f"DELETE FROM {view} WHERE rowid = ?", [(n,) for n in numbers])
         self._faiss.remove_ids(np.asarray(numbers, dtype=np.int64))
 
-    def search(self, vector: Vector, text: str, limit: int, kind: Kind | None) -> dict[str, Vector]:
+    def search(
+        self, vector: Vector, text: str, limit: int, kind: Kind | None, near: Sequence[str] = ()
+    ) -> dict[str, Vector]:
         """Memories found with their features: the union of the best by embedding, by words, and by earlier answers.
 
         See ``MemoryStore.search``.
@@ -138,7 +140,7 @@ class BankIndex:
         wanted = None if kind is None else [n for n, held in self._documents.items() if held.kind == kind]
         if not self._documents or wanted == []:
             return {}
-        found = dict.fromkeys(self._nearest(vector, limit, wanted))
+        found = dict.fromkeys(self._given(near, limit, kind) or self._nearest(vector, limit, wanted))
         if not text:
             return {self._documents[n].memory_id: np.zeros(len(FEATURES), np.float32) for n in found}
         expression = match_expression(text)
@@ -221,6 +223,12 @@ class BankIndex:
         scores[found["number"]] = found["score"]
         best = scores.max(initial=0.0)
         return scores / best if best > 0 else scores
+
+    def _given(self, near: Sequence[str], limit: int, kind: Kind | None) -> list[int]:
+        """The numbers of the first ``limit`` memories among those found elsewhere; none when there are fewer."""
+        numbers = [self._numbers[i] for i in dict.fromkeys(near) if i in self._numbers]
+        given = [n for n in numbers if kind in (None, self._documents[n].kind)][:limit]
+        return given if len(given) == limit else []
 
     def _nearest(self, vector: Vector, limit: int, wanted: list[int] | None) -> list[int]:
         import faiss

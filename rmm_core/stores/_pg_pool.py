@@ -15,7 +15,7 @@ from rmm_core.types import Vector
 try:
     import pgvector
     import psycopg
-    from pgvector.psycopg import register_vector
+    from pgvector import psycopg as pgvector_psycopg
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
     from psycopg_pool import ConnectionPool, PoolTimeout
 except ImportError as error:
@@ -180,11 +180,11 @@ def index_width(db: Transaction, width: int) -> None:
 
 def packed(vector: Vector) -> Any:
     """An embedding as pgvector holds it."""
-    return pgvector.Vector(vector)
+    return _PACKED(vector)
 
 
 def _configure(connection: psycopg.Connection[Any]) -> None:
-    register_vector(connection)
+    pgvector_psycopg.register_vector(connection)
     connection.commit()
 
 
@@ -199,4 +199,5 @@ def _secret_free(error: BaseException, url: str) -> str:
     return str(error).replace(url, "...").strip()[:200]
 
 
+_PACKED: Any = getattr(pgvector, "Vector", None) or getattr(pgvector_psycopg, "Vector", None)  # before 0.4: there
 _LOCKS = 0x524D4D  # sets our locks apart from an app's own

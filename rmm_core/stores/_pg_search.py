@@ -32,6 +32,7 @@ def search(
     kind: Kind | None,
     asked: Asked,
     *,
+    near: Sequence[str] = (),
     exact: bool,
 ) -> dict[str, Vector]:
     """Memories found with their features; see ``MemoryStore.search``.
@@ -44,10 +45,13 @@ def search(
         limit: How many of each way of finding.
         kind: Only memories of this kind.
         asked: The user's earlier questions.
+        near: Ids found elsewhere.
         exact: Whether to compare every embedding rather than use the index.
     """
     values: dict[str, Any] = {"user": user_id, "vector": vector, "limit": limit, "kind": kind}
-    values["near"] = [] if exact else _by_index(db, values)
+    values["near"] = _given(db, values | {"given": list(near)}) if near else []
+    if len(values["near"]) < limit and not exact:
+        values["near"] = _by_index(db, values)
     whole = len(values["near"]) < limit  # else the index gave up among other users' memories
     nearest = f"SELECT id AS key FROM memories WHERE user_id = %(user)s{_of(kind)} " + (
         "ORDER BY embedding <#> %(vector)s, id LIMIT %(limit)s" if whole else "AND id = ANY(%(near)s)"
@@ -62,6 +66,15 @@ def search(
     scores = np.asarray([row[1:6] for row in rows], dtype=np.float32).reshape(len(rows), 5)
     features = np.hstack([scores, asked_for(text, traits), asked.features(similar, names)])
     return dict(zip(names, features.astype(np.float32), strict=True))
+
+
+def _given(db: Transaction, values: dict[str, Any]) -> list[str]:
+    """The first memories among those found elsewhere."""
+    rows = db.named(
+        f"SELECT id FROM memories WHERE user_id = %(user)s{_of(values['kind'])} AND id = ANY(%(given)s)", values
+    )
+    held = {name for (name,) in rows}
+    return [i for i in dict.fromkeys(values["given"]) if i in held][: values["limit"]]
 
 
 def by_index(width: int, kind: Kind | None) -> str:
@@ -124,7 +137,7 @@ def _view(name: str, key: str, words: str, length: str, source: str, count: str,
         FROM {source} CROSS JOIN bank JOIN term ON {words} @@ q
         WHERE user_id = %(user)s AND {words} @@ %(any)s::tsquery
     ),
-    {name}_word AS (
+    {name}_word AS MATERIALIZED (
         SELECT n, greatest(ln((max({count}) - count(*) + 0.5) / (count(*) + 0.5)), 0.000001) AS rare
         FROM {name}_hit CROSS JOIN bank GROUP BY n
     ),
@@ -164,14 +177,14 @@ def _statement(nearest: str, kind: Kind | None) -> str:
         FROM evidence e JOIN memories m ON m.user_id = e.user_id AND m.id = e.memory_id
         WHERE e.user_id = %(user)s AND e.session_id IN (SELECT session_id FROM place)
     ),
-    session_best AS (SELECT session_id, max(similarity) AS best FROM mate GROUP BY session_id),
-    beside AS (
+    session_best AS MATERIALIZED (SELECT session_id, max(similarity) AS best FROM mate GROUP BY session_id),
+    beside AS MATERIALIZED (
         SELECT key, avg(similarity) AS mean FROM (
             SELECT DISTINCT key, memory_id, similarity FROM place JOIN mate ON mate.session_id = place.session_id
             AND abs(mate.position - place.position) BETWEEN 1 AND %(window)s AND memory_id <> key
         ) AS pair GROUP BY key
     ),
-    whole AS (
+    whole AS MATERIALIZED (
         SELECT key, max(session.score) AS score, max(best) AS best FROM place JOIN session_best USING (session_id)
         LEFT JOIN (SELECT key AS session_id, score FROM session) AS session USING (session_id) GROUP BY key
     )

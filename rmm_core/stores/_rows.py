@@ -165,7 +165,8 @@ def vector(packed: Any) -> Vector:
     """The vector that :func:`blob` packed, or that a database with a type for it gave."""
     if isinstance(packed, bytes):
         return np.frombuffer(packed, dtype="<f4").astype(np.float32, copy=False)
-    return np.asarray(packed.to_numpy(), dtype=np.float32)
+    to_numpy = getattr(packed, "to_numpy", None)
+    return np.asarray(packed if to_numpy is None else to_numpy(), dtype=np.float32)
 
 
 def _features(packed: bytes, count: int) -> Matrix:

@@ -40,12 +40,19 @@ class ExpiringStore:
         return getattr(self.inner, name)
 
     def search(
-        self, user_id: str, vector: Vector, *, text: str = "", limit: int, kind: Kind | None = None
+        self,
+        user_id: str,
+        vector: Vector,
+        *,
+        text: str = "",
+        limit: int,
+        kind: Kind | None = None,
+        near: Sequence[str] = (),
     ) -> tuple[Candidate, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`; asks for more where what expired takes the place."""
         asked = limit
         while True:
-            found = self.inner.search(user_id, vector, text=text, limit=asked, kind=kind)
+            found = self.inner.search(user_id, vector, text=text, limit=asked, kind=kind, near=near)
             kept = tuple(c for c in found if self.keeps(c.memory))
             if len(kept) >= limit or len(found) < asked or len(kept) == len(found):
                 return kept

@@ -146,7 +146,14 @@ class PostgresStore:
             return number
 
     def search(
-        self, user_id: str, vector: Vector, *, text: str = "", limit: int, kind: Kind | None = None
+        self,
+        user_id: str,
+        vector: Vector,
+        *,
+        text: str = "",
+        limit: int,
+        kind: Kind | None = None,
+        near: Sequence[str] = (),
     ) -> tuple[Candidate, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._pool.read(user_id) as db:
@@ -163,7 +170,8 @@ class PostgresStore:
             reset, memories, _ = row
             asked = self._follow(db, user_id, reset) if text else Asked()
             exact = memories <= self._exact_up_to
-            hits = _pg_search.search(db, user_id, vector, text, limit, kind, asked, exact=exact)
+            given = [_text(i) for i in near]
+            hits = _pg_search.search(db, user_id, vector, text, limit, kind, asked, near=given, exact=exact)
             entries = _bank.entries(db, user_id, list(hits))
         candidates = [Candidate(e.memory, e.embedding, hits[e.memory.id], float(e.embedding @ vector)) for e in entries]
         return tuple(sorted(candidates, key=lambda c: (-c.score, c.memory.id)))

@@ -137,7 +137,14 @@ class SQLiteStore:
             return number
 
     def search(
-        self, user_id: str, vector: Vector, *, text: str = "", limit: int, kind: Kind | None = None
+        self,
+        user_id: str,
+        vector: Vector,
+        *,
+        text: str = "",
+        limit: int,
+        kind: Kind | None = None,
+        near: Sequence[str] = (),
     ) -> tuple[Candidate, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.read() as db:
@@ -150,7 +157,7 @@ class SQLiteStore:
         index = self._cache.get(user_id)
         with index.lock:
             self._follow(user_id, index)
-            hits = index.search(vector, text, limit, kind)
+            hits = index.search(vector, text, limit, kind, near)
         entries = self.entries(user_id, list(hits))
         candidates = [
             Candidate(e.memory, e.embedding, hits[i], float(e.embedding @ vector)) for i, e in entries.items()

@@ -23,7 +23,7 @@ from rmm_core.testing._samples import (
     found,
     talk,
 )
-from rmm_core.types import Attachment, Message, Revision, TurnRef
+from rmm_core.types import Attachment, Kind, Message, Revision, TurnRef
 
 
 class BankContract:
@@ -247,6 +247,26 @@ class BankContract:
         store.commit("ann", BankChange(0, (*entries, an_entry("ann", "t", "x", 5, 7))))
         assert [c.memory.id for c in store.search("ann", axis(0), limit=2, kind="topic")] == ["t"]
         assert len(store.search("ann", axis(0), text="a", limit=2, kind="unfiled")) >= 2
+
+    def test_what_was_found_elsewhere_takes_the_place_of_the_nearest(self, store: MemoryStore) -> None:
+        """When there is enough of it that is the user's and of the kind; words, scores and order are as ever."""
+        talk(store, "ann", "s", *"abcdef", "zebra")
+        entries = [an_entry("ann", f"m{i}", "", i, i, near=0) for i in range(6)]
+        store.commit("ann", BankChange(0, (*entries, an_entry("ann", "z", "", 7, 6, kind="unfiled"))))
+        talk(store, "bob", "s", "mine")
+        store.commit("bob", BankChange(0, (an_entry("bob", "b", "mine", 0, 0),)))
+
+        def ids(*near: str, text: str = "", kind: Kind | None = None) -> list[str]:
+            found = store.search("ann", axis(0), text=text, limit=2, kind=kind, near=near)
+            assert [c.score for c in found] == sorted((c.score for c in found), reverse=True)
+            return [c.memory.id for c in found]
+
+        assert ids("m5", "m3", "m1") == ["m3", "m5"]
+        assert ids("m5", "m3", text="zebra") == ["m3", "m5", "z"]
+        assert ids("nowhere", "b", "m5", "m5", "m4\x00", "z") == ["m5", "z"]
+        assert ids("z", "m5", kind="topic") == ids("b", "m5") == ids("m5", "m5") == ids() == ["m0", "m1"]
+        assert ids("z", "m5", "m4", kind="topic") == ["m4", "m5"]
+        assert ids("m5", "m3", text="a")[-2:] == ["m3", "m5"]
 
     def test_search_in_any_script(self, store: MemoryStore) -> None:
         """Words are found without spaces, without accents, stemmed in English."""

@@ -18,6 +18,7 @@ EXPECTED = [
     "RMMMiddleware",
     "RMMReranker",
     "RMMRetriever",
+    "VectorStoreSource",
     "citations_of",
     "format_memories",
     "hide_markers",

@@ -18,6 +18,7 @@ EXPECTED = [
     "RMMMemoryBlock",
     "RMMNodePostprocessor",
     "RMMRetriever",
+    "VectorStoreSource",
     "hide_markers",
     "open_memory",
 ]
