@@ -216,6 +216,14 @@ def sessions_of(db: Sql, user_id: str, memory_ids: Sequence[str]) -> set[str]:
     return {ref.session_id for evidence in portions for refs in evidence.values() for ref in refs}
 
 
+def sessions_before(db: Sql, user_id: str, before: datetime) -> list[str]:
+    """The sessions in which something was said before a time."""
+    rows = db.execute(
+        "SELECT DISTINCT session_id FROM turns WHERE user_id = ? AND at < ?", (user_id, time_text(before))
+    )
+    return [session_id for (session_id,) in rows]
+
+
 def documents(db: Sql, user_id: str, after: int) -> tuple[list[Document], dict[str, str]]:
     """What an index of version ``after`` lacks: the memories and texts of sessions where something changed."""
     changed = [

@@ -8,7 +8,8 @@ repeat within a memory, which count by ``ts_rank``'s saturation in place of BM25
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -92,13 +93,46 @@ def _by_index(db: Transaction, values: dict[str, Any]) -> list[str]:
     return [name for (name,) in found]
 
 
-def refresh(db: Transaction, user_id: str, session_ids: Sequence[str]) -> None:
-    """Make what searches read of these sessions anew: their memories' documents, their words, the bank's means."""
+@contextmanager
+def followed(db: Transaction, user_id: str, session_ids: Collection[str]) -> Iterator[None]:
+    """Bring what searches read up to what the block changes in these sessions, at a cost that they alone make.
+
+    Their memories' documents are made anew, their words too, and the bank's means move by what these weighed before.
+    """
+    sessions = sorted(session_ids)
+    before = _weight(db, user_id, sessions)
+    yield
+    _refresh(db, user_id, sessions)
+    moved = [new - old for new, old in zip(_weight(db, user_id, sessions), before, strict=True)]
+    db.execute(
+        "UPDATE banks SET memories = memories + ?, own_length = own_length + ?, around_length = around_length + ?,"
+        " sessions = sessions + ?, session_length = session_length + ? WHERE user_id = ?",
+        (*moved, user_id),
+    )
+
+
+def _weight(db: Transaction, user_id: str, sessions: list[str]) -> list[int]:
+    """How many documents and words there are of these sessions, in the order of the columns of ``banks``."""
+    documents = db.execute(
+        "SELECT count(*), coalesce(sum(own_length), 0)::bigint, coalesce(sum(around_length), 0)::bigint FROM documents"
+        " WHERE user_id = ? AND memory_id IN"
+        " (SELECT memory_id FROM evidence WHERE user_id = ? AND session_id = ANY(?))",
+        (user_id, user_id, sessions),
+    ).fetchone()
+    words = db.execute(
+        "SELECT count(*), coalesce(sum(words_length), 0)::bigint FROM sessions"
+        " WHERE user_id = ? AND id = ANY(?) AND words IS NOT NULL",
+        (user_id, sessions),
+    ).fetchone()
+    return [*documents, *words]
+
+
+def _refresh(db: Transaction, user_id: str, session_ids: list[str]) -> None:
+    """Make the documents of these sessions' memories anew, and the words of the sessions."""
     ids = [
         name
         for (name,) in db.execute(
-            "SELECT DISTINCT memory_id FROM evidence WHERE user_id = ? AND session_id = ANY(?)",
-            (user_id, list(session_ids)),
+            "SELECT DISTINCT memory_id FROM evidence WHERE user_id = ? AND session_id = ANY(?)", (user_id, session_ids)
         )
     ]
     entries = _bank.entries(db, user_id, ids)
@@ -110,7 +144,6 @@ def refresh(db: Transaction, user_id: str, session_ids: Sequence[str]) -> None:
         "UPDATE sessions SET words = ?, words_length = ? WHERE user_id = ? AND id = ?",
         [(*(_text(turns[s]) if s in sessions else (None, 0)), user_id, s) for s in session_ids],
     )
-    db.named(_MEANS, {"user": user_id})
 
 
 def _text(turns: dict[int, Turn]) -> tuple[str, int]:
@@ -138,7 +171,7 @@ def _view(name: str, key: str, words: str, length: str, source: str, count: str,
         WHERE user_id = %(user)s AND {words} @@ %(any)s::tsquery
     ),
     {name}_word AS MATERIALIZED (
-        SELECT n, greatest(ln((max({count}) - count(*) + 0.5) / (count(*) + 0.5)), 0.000001) AS rare
+        SELECT n, greatest(ln((greatest(max({count}) - count(*), 0) + 0.5) / (count(*) + 0.5)), 0.000001) AS rare
         FROM {name}_hit CROSS JOIN bank GROUP BY n
     ),
     {name} AS MATERIALIZED (
@@ -192,8 +225,9 @@ def _statement(nearest: str, kind: Kind | None) -> str:
         coalesce(around.score / (SELECT max(score) FROM around), 0),
         coalesce(whole.score / (SELECT max(score) FROM session), 0),
         coalesce(whole.best, 0), coalesce(beside.mean, 0),
-        d.length, d.question, d.timed, d.number, d.early, d.speakers
-    FROM candidate JOIN documents d ON d.user_id = %(user)s AND d.memory_id = key
+        coalesce(d.length, 0), coalesce(d.question, 0), coalesce(d.timed, 0), coalesce(d.number, 0),
+        coalesce(d.early, 0), coalesce(d.speakers, '{{}}')
+    FROM candidate LEFT JOIN documents d ON d.user_id = %(user)s AND d.memory_id = key
     LEFT JOIN own USING (key) LEFT JOIN around USING (key) LEFT JOIN whole USING (key) LEFT JOIN beside USING (key)
     """
 
@@ -208,16 +242,3 @@ _INSERT = (
     "INSERT INTO documents (user_id, memory_id, kind, own, own_length, around, around_length, length, question, timed,"
     " number, early, speakers) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-
-_MEANS = """
-    UPDATE banks SET memories = d.count, own_length = d.own, around_length = d.around,
-        sessions = s.count, session_length = s.words
-    FROM (
-        SELECT count(*) AS count, coalesce(sum(own_length), 0) AS own, coalesce(sum(around_length), 0) AS around
-        FROM documents WHERE user_id = %(user)s
-    ) AS d, (
-        SELECT count(*) AS count, coalesce(sum(words_length), 0) AS words
-        FROM sessions WHERE user_id = %(user)s AND words IS NOT NULL
-    ) AS s
-    WHERE banks.user_id = %(user)s
-"""

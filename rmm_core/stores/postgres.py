@@ -137,12 +137,11 @@ class PostgresStore:
             _bank.check(db, user_id, change)
             _check_width(db, [e.embedding for e in change.entries])
             number = db.next_number()
-            moved = _bank.sessions_of(db, user_id, change.removed)
-            gone = _bank.remove(db, user_id, change.removed)
-            _bank.raise_version(db, user_id, number, reset=gone > 0)
-            _put(db, user_id, change.entries, number)
-            moved |= {ref.session_id for e in change.entries for ref in e.memory.evidence}
-            _pg_search.refresh(db, user_id, sorted(moved | ({change.session_id} - {""})))
+            moved = _bank.sessions_of(db, user_id, change.removed) | ({change.session_id} - {""})
+            with _pg_search.followed(db, user_id, moved | _sessions_of(change.entries)):
+                gone = _bank.remove(db, user_id, change.removed)
+                _bank.raise_version(db, user_id, number, reset=gone > 0)
+                _put(db, user_id, change.entries, number)
             return number
 
     def search(
@@ -197,10 +196,10 @@ class PostgresStore:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._pool.write(user_id) as db:
             moved = _bank.sessions_of(db, user_id, [memory_id])
-            was_there = _bank.delete(db, user_id, memory_id)
-            if was_there:
-                _bank.raise_version(db, user_id, db.next_number(), reset=True)
-                _pg_search.refresh(db, user_id, sorted(moved))
+            with _pg_search.followed(db, user_id, moved):
+                was_there = _bank.delete(db, user_id, memory_id)
+                if was_there:
+                    _bank.raise_version(db, user_id, db.next_number(), reset=True)
         if was_there:
             self._release_width()
         return was_there
@@ -219,11 +218,11 @@ class PostgresStore:
     def purge(self, user_id: str, memory_ids: Sequence[str], *, before: datetime | None = None) -> dict[str, int]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._pool.write(user_id) as db:
-            moved = _bank.sessions_of(db, user_id, memory_ids)
-            removed = _bank.purge(db, user_id, memory_ids, before)
-            if any(removed.values()) and _bank.version(db, user_id)[0]:
-                _bank.raise_version(db, user_id, db.next_number(), reset=True)
-                _pg_search.refresh(db, user_id, sorted(moved))
+            older = [] if before is None else _bank.sessions_before(db, user_id, before)
+            with _pg_search.followed(db, user_id, {*_bank.sessions_of(db, user_id, memory_ids), *older}):
+                removed = _bank.purge(db, user_id, memory_ids, before)
+                if any(removed.values()) and _bank.version(db, user_id)[0]:
+                    _bank.raise_version(db, user_id, db.next_number(), reset=True)
         self._release_width()
         return removed
 
@@ -249,9 +248,9 @@ class PostgresStore:
             _talk.insert_turns(db, user_id, [replace(t, text=_text(t.text), speaker=_text(t.speaker)) for t in turns])
             _check_width(db, [e.embedding for e in entries])
             number = db.next_number()
-            _bank.raise_version(db, user_id, number, reset=True)
-            _put(db, user_id, entries, number)
-            _pg_search.refresh(db, user_id, sorted({s.id for s in sessions}))
+            with _pg_search.followed(db, user_id, _sessions_of(entries)):
+                _bank.raise_version(db, user_id, number, reset=True)
+                _put(db, user_id, entries, number)
 
     def users(self) -> Iterator[str]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -347,6 +346,10 @@ def _log(db: Transaction, feedback: Feedback) -> None:
 
 def _put(db: Transaction, user_id: str, entries: Iterable[Entry], number: int) -> None:
     _bank.put(db, user_id, [Entry(_kept_memory(e.memory), e.embedding) for e in entries], number, pack=packed)
+
+
+def _sessions_of(entries: Iterable[Entry]) -> set[str]:
+    return {ref.session_id for e in entries for ref in e.memory.evidence}
 
 
 def _width(db: Transaction) -> int | None:

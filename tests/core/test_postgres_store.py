@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from importlib import import_module
 
 import numpy as np
@@ -314,3 +315,38 @@ def test_a_memory_without_the_driver_says_what_to_install(monkeypatch):
 )
 def test_a_url_is_shown_without_its_passwords(place, text):
     assert shown(place) == text
+
+
+def test_what_a_bank_weighs_is_kept_up_by_every_change(store):
+    """BM25 needs how many memories and words there are; counted by what changes, it stays what counting anew gives."""
+
+    def held(user="ann"):
+        with store._pool.read(user) as db:
+            columns = "memories, own_length, around_length, sessions, session_length"
+            return db.execute(f"SELECT {columns} FROM banks WHERE user_id = ?", (user,)).fetchone()
+
+    def counted(user="ann"):
+        with store._pool.read(user) as db:
+            documents = "count(*), sum(own_length)::bigint, sum(around_length)::bigint"
+            one = db.execute(f"SELECT {documents} FROM documents WHERE user_id = ?", (user,)).fetchone()
+            sessions = (
+                "SELECT count(*), sum(words_length)::bigint FROM sessions WHERE user_id = ? AND words IS NOT NULL"
+            )
+            return (*one, *db.execute(sessions, (user,)).fetchone())
+
+    for name in ("s", "t"):
+        talk(store, "ann", name, "one two", "three", "four five six", "seven")
+    entries = [Entry(a_memory("ann", f"{s}{i}", "sum", (s, i)), axis(i)) for s in "st" for i in range(4)]
+    version = store.commit("ann", BankChange(0, tuple(entries)))
+    assert held() == counted()
+    merged = Entry(a_memory("ann", "s0", "longer summary", ("s", 0), ("t", 3)), axis(0))
+    store.commit("ann", BankChange(version, (merged,), ("t3",)))
+    assert held() == counted()
+    store.delete("ann", "t1")
+    assert held() == counted()
+    store.purge("ann", ["s1", "s2"], before=T0 + timedelta(days=1))
+    assert held() == counted()
+    assert held()[0] == 4
+    content = store.sessions("ann"), [t for s in "st" for t in store.turns("ann", s)]
+    store.restore_user("bob", [replace(s, user_id="bob") for s in content[0]], content[1], entries[:3])
+    assert held("bob") == counted("bob")
