@@ -10,7 +10,6 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
-from langchain_rmm._backend import EmbeddingsEmbedder
 from rmm_core import ConfigError, Embedder, StoreError
 from rmm_core.protocols import Entry
 from rmm_core.stores.external import key_of, label, labels
@@ -89,7 +88,7 @@ class VectorStoreSource:
             ConfigError: When it does not.
         """
         own = self.vector_store.embeddings
-        if own is None or (isinstance(embedder, EmbeddingsEmbedder) and embedder.embeddings is own):
+        if own is None or getattr(embedder, "embeddings", None) is own:
             return
         try:
             theirs, ours = np.ravel(own.embed_documents([_PROBE])), np.ravel(embedder.embed([_PROBE]))
