@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from benchmarks.peers.workers.worker import TOP
 from benchmarks.tables import markdown
 
 OTHER = "ours-turns"
@@ -226,6 +227,11 @@ def notes(found: Found) -> str:
         told_of = [peer["failed"]] if "failed" in peer else []
         told_of += [f"quality: {peer['quality']['note']}"] if "note" in peer.get("quality", {}) else []
         told_of += [f"{told(size)}: {here['note']}" for size, here in peer["stages"].items() if "note" in here]
+        told_of += [
+            f"{told(size)}: {here['things']:.1f} things came up, not five, whatever its speed"
+            for size, here in peer["stages"].items()
+            if here.get("things", TOP) < TOP - 0.5
+        ]
         lines += [f"- {peer['label']}: {'; '.join(told_of)}."] if told_of else []
     return "\n".join(lines)
 

@@ -24,7 +24,7 @@ AGAIN = 10_000  # so many turns are stored anew in each round; more of them once
 ASKERS = 200  # users who ask, of many
 SAME = (
     *("ingest_s", "turns", "stored_close_s", "stored_growth_mb", "memories", "made_up"),
-    *("start_s", "open_s", "first_s", "growth_mb", "disk_mb"),
+    *("start_s", "open_s", "first_s", "growth_mb", "disk_mb", "things"),
 )
 """What is summed up as it was measured."""
 

@@ -130,6 +130,7 @@ def test_a_peer_is_stored_in_one_process_and_asked_in_another(race, fake):
     assert steady["turns"] == forgetful["turns"] == steady["memories"] == 40
     assert steady["rounds"] == forgetful["rounds"] == 2
     assert min(steady[name] for name in ("ingest_s", "start_s", "open_s", "first_s", "p50_ms", "p95_ms")) > 0
+    assert 0 < steady["things"] <= 5
     assert steady["disk_mb"] > forgetful["disk_mb"] == 0
     assert not here.folder.exists()
 
@@ -311,9 +312,11 @@ def test_ratios_are_to_ours_and_losses_are_named(found):
     assert "| 10 turns: p50, ms | 4 | Other 1 (0.25x) |" in lost
     assert "| 100 turns: p50, ms | 6 | Third 3 (0.5x) |" in lost  # where ours did not end, our other row stands for it
     assert "storing" not in lost
+    found["peers"]["third"]["stages"]["10"]["things"] = 1.25
     assert page.notes(found).splitlines() == [
         "- Other: 100 turns: over budget; 0 s were left.",
         "- ours: 100 turns: failed at 100: no.",
+        "- Third: 10 turns: 1.2 things came up, not five, whatever its speed.",
     ]
 
 
