@@ -47,7 +47,9 @@ class Lookup:
     def _known(self, text: str) -> list[str]:
         """The sentences of a merged summary, each as it was embedded: with its speaker, who is named once."""
         found = []
-        for sentence in split_sentences(text):
+        for name in self.speakers:  # a turn need not end in a full stop
+            text = text.replace(f" {name}: ", f"\n{name}: ")
+        for sentence in (s for line in text.splitlines() for s in split_sentences(line)):
             for line in (sentence, *(f"{name}: {sentence}" for name in self.speakers)):
                 try:
                     self.vectors.row(line)
