@@ -28,7 +28,7 @@ from rmm_core.stores._rows import (
 )
 from rmm_core.stores._sql import Sql
 from rmm_core.stores._traits import traits
-from rmm_core.types import Kind, Memory, Revision, Turn, TurnRef, Vector
+from rmm_core.types import Candidate, Kind, Memory, Revision, Turn, TurnRef, Vector
 
 Pack: TypeAlias = Callable[[Vector], Any]
 
@@ -37,6 +37,12 @@ def version(db: Sql, user_id: str) -> tuple[int, int]:
     """The bank's version, and the version of the last change that asks for a new index."""
     row = db.execute("SELECT version, reset FROM banks WHERE user_id = ?", (user_id,)).fetchone()
     return (row[0], row[1]) if row else (0, 0)
+
+
+def width(db: Sql) -> int | None:
+    """The width of the embeddings held; None before the first."""
+    row = db.execute("SELECT value FROM settings WHERE name = 'width'").fetchone()
+    return None if row is None else int(row[0])
 
 
 def raise_version(db: Sql, user_id: str, number: int, *, reset: bool) -> None:
@@ -202,6 +208,12 @@ def entries(db: Sql, user_id: str, memory_ids: Sequence[str] | None) -> list[Ent
             Entry(memory_of(row[:-1], tuple(evidence[row[0]]), tuple(history[row[0]])), vector(row[-1])) for row in rows
         ]
     return found
+
+
+def candidates(found: Iterable[Entry], features: Mapping[str, Vector], vector: Vector) -> tuple[Candidate, ...]:
+    """What a search brought up, nearest to ``vector`` first; ties by id."""
+    scored = (Candidate(e.memory, e.embedding, features[e.memory.id], float(e.embedding @ vector)) for e in found)
+    return tuple(sorted(scored, key=lambda c: (-c.score, c.memory.id)))
 
 
 def memories(db: Sql, user_id: str, kind: Kind | None) -> tuple[Memory, ...]:

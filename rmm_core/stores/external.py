@@ -204,7 +204,7 @@ def with_source(what: str, step: Callable[..., Any], *arguments: Any) -> None:
     """
     try:
         step(*arguments)
-    except Exception as error:
+    except Exception as error:  # whatever a foreign store raises, the caller is told one thing
         raise StoreError(f"the vector store {what}; call it again ({_brief(error)})") from error
 
 

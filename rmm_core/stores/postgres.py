@@ -7,20 +7,23 @@ user by user, not all for one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 
 from rmm_core.bounded import Bounded
-from rmm_core.errors import ConfigError, ConflictError, DimensionError, InputError, NotFoundError
-from rmm_core.protocols import BankChange, Entry, LearnerState
+from rmm_core.errors import ConfigError, ConflictError, DimensionError, InputError
+from rmm_core.protocols import BankChange, Entry
 from rmm_core.stores import _bank, _pg_search, _talk
 from rmm_core.stores._asked import ASKED, Asked
 from rmm_core.stores._pg_pool import Pool, Transaction, index_width, packed
-from rmm_core.types import Candidate, Feedback, Kind, Memory, Message, Session, Turn, TurnRef, Vector
+from rmm_core.stores._sql import Sql
+from rmm_core.stores._store import SqlStore
+from rmm_core.types import Candidate, Feedback, Kind, Memory, Message, Session, Turn, Vector
 
 
-class PostgresStore:
+class PostgresStore(SqlStore):
     """A :class:`~rmm_core.protocols.MemoryStore` in a PostgreSQL database.
 
     Args:
@@ -78,11 +81,6 @@ class PostgresStore:
                 _log(db, feedback)
             return turns
 
-    def end_session(self, user_id: str, session_id: str) -> Session:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.write(user_id) as db:
-            return _talk.end_session(db, user_id, session_id)
-
     def fail_session(self, user_id: str, session_id: str, error: str) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._pool.write(user_id) as db:
@@ -94,42 +92,7 @@ class PostgresStore:
             (now,) = db.execute("SELECT extract(epoch FROM clock_timestamp())::float").fetchone()
             return _talk.lease(db, user_id, session_id, holder, seconds, now)
 
-    def release(self, user_id: str, session_id: str, *, holder: str) -> None:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.write(user_id) as db:
-            _talk.release(db, user_id, session_id, holder)
-
-    def session(self, user_id: str, session_id: str) -> Session:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read(user_id) as db:
-            return _talk.session(db, user_id, session_id)
-
-    def sessions(self, user_id: str) -> tuple[Session, ...]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read(user_id) as db:
-            return _talk.sessions(db, user_id)
-
-    def pending(self, *, idle_since: datetime, user_id: str | None = None) -> tuple[Session, ...]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read(user_id) as db:
-            return _talk.pending(db, idle_since, user_id)
-
-    def turns(self, user_id: str, session_id: str, start: int = 0, stop: int | None = None) -> tuple[Turn, ...]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read(user_id) as db:
-            return _talk.turns(db, user_id, session_id, start, stop)
-
-    def turns_at(self, user_id: str, refs: Sequence[TurnRef]) -> dict[TurnRef, Turn]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read(user_id) as db:
-            return _talk.turns_at(db, user_id, refs)
-
     # -- the bank ------------------------------------------------------------------------
-
-    def bank_version(self, user_id: str) -> int:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read(user_id) as db:
-            return _bank.version(db, user_id)[0]
 
     def commit(self, user_id: str, change: BankChange) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -161,7 +124,7 @@ class PostgresStore:
                 " WHERE user_id = ?",
                 (user_id,),
             ).fetchone()
-            width = _width(db) if row is None else row[2]
+            width = _bank.width(db) if row is None else row[2]
             if width is not None and width != len(vector):
                 raise DimensionError(width, len(vector))
             if row is None:
@@ -172,25 +135,7 @@ class PostgresStore:
             given = [_text(i) for i in near]
             hits = _pg_search.search(db, user_id, vector, text, limit, kind, asked, near=given, exact=exact)
             entries = _bank.entries(db, user_id, list(hits))
-        candidates = [Candidate(e.memory, e.embedding, hits[e.memory.id], float(e.embedding @ vector)) for e in entries]
-        return tuple(sorted(candidates, key=lambda c: (-c.score, c.memory.id)))
-
-    def get(self, user_id: str, memory_id: str) -> Memory:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        entry = self.entries(user_id, [memory_id]).get(memory_id)
-        if entry is None:
-            raise NotFoundError(f"user {user_id!r} has no memory {memory_id!r}")
-        return entry.memory
-
-    def memories(self, user_id: str, *, kind: Kind | None = None) -> tuple[Memory, ...]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read(user_id) as db:
-            return _bank.memories(db, user_id, kind)
-
-    def entries(self, user_id: str, memory_ids: Sequence[str]) -> dict[str, Entry]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read(user_id) as db:
-            return {e.memory.id: e for e in _bank.entries(db, user_id, memory_ids)}
+        return _bank.candidates(entries, hits, vector)
 
     def delete(self, user_id: str, memory_id: str) -> bool:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -226,16 +171,6 @@ class PostgresStore:
         self._release_width()
         return removed
 
-    def decline(self, user_id: str, *, wants_nothing: bool) -> None:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.write(user_id) as db:
-            _talk.decline(db, user_id, wants_nothing=wants_nothing)
-
-    def declined(self, user_id: str) -> bool:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read(user_id) as db:
-            return _talk.declined(db, user_id)
-
     def restore_user(
         self, user_id: str, sessions: Sequence[Session], turns: Sequence[Turn], entries: Sequence[Entry]
     ) -> None:
@@ -251,11 +186,6 @@ class PostgresStore:
             with _pg_search.followed(db, user_id, _sessions_of(entries)):
                 _bank.raise_version(db, user_id, number, reset=True)
                 _put(db, user_id, entries, number)
-
-    def users(self) -> Iterator[str]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read() as db:
-            return iter(_bank.users(db))
 
     def reembed(self, banks: dict[str, tuple[int, dict[str, Vector]]]) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -280,16 +210,6 @@ class PostgresStore:
         with self._pool.write(feedback.user_id) as db:
             _log(db, feedback)
 
-    def width(self) -> int | None:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read() as db:
-            return _width(db)
-
-    def feedback(self, *, after: int = 0, limit: int = 100, user_id: str | None = None) -> list[tuple[int, Feedback]]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read(user_id) as db:
-            return _talk.logged(db, after, limit, user_id)
-
     def remove_feedback(self, last: int, *, user_id: str | None = None) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._pool.write() as db:
@@ -298,26 +218,17 @@ class PostgresStore:
                 _bank.raise_version(db, name, db.next_number(), reset=True)
             return len(whose)
 
-    def learner_version(self, scope: str) -> int:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read() as db:
-            return _talk.learner_version(db, scope)
-
-    def learner_state(self, scope: str) -> LearnerState | None:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.read() as db:
-            return _talk.learner(db, scope)
-
-    def save_learner_state(self, scope: str, content: bytes, *, base_version: int) -> int:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._pool.write() as db:
-            return _talk.save_learner(db, scope, content, base_version)
-
     def close(self) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         self._pool.close()
 
     # -- how -----------------------------------------------------------------------------
+
+    def _read(self, user_id: str | None = None) -> AbstractContextManager[Sql]:
+        return self._pool.read(user_id)
+
+    def _write(self, user_id: str | None = None) -> AbstractContextManager[Sql]:
+        return self._pool.write(user_id)
 
     def _follow(self, db: Transaction, user_id: str, reset: int) -> Asked:
         """What a user asked before, brought up to the log."""
@@ -352,21 +263,16 @@ def _sessions_of(entries: Iterable[Entry]) -> set[str]:
     return {ref.session_id for e in entries for ref in e.memory.evidence}
 
 
-def _width(db: Transaction) -> int | None:
-    row = db.execute("SELECT value FROM settings WHERE name = 'width'").fetchone()
-    return None if row is None else int(row[0])
-
-
 def _check_width(db: Transaction, vectors: Iterable[Vector]) -> None:
     """Hold every embedding to the width of the first, which nobody releases meanwhile."""
     widths = list(dict.fromkeys(len(v) for v in vectors))
     if not widths:
         return
-    held = _width(db)
+    held = _bank.width(db)
     db.alone("width", shared=held is not None)
-    if held is not None and _width(db) != held:
+    if held is not None and _bank.width(db) != held:
         raise ConflictError("the store was emptied meanwhile; do it again")
-    held = _width(db)
+    held = _bank.width(db)
     if held is None:
         held = widths[0]
         db.execute("INSERT INTO settings VALUES ('width', ?)", (held,))

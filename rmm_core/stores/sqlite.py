@@ -7,21 +7,23 @@ what takes long, the search, runs on the indexes of :mod:`rmm_core.stores._index
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 
-from rmm_core.errors import DimensionError, InputError, NotFoundError
-from rmm_core.protocols import BankChange, Entry, LearnerState
+from rmm_core.errors import DimensionError, InputError
+from rmm_core.protocols import BankChange, Entry
 from rmm_core.stores import _bank, _talk
 from rmm_core.stores._asked import ASKED
 from rmm_core.stores._cipher import checked_key
 from rmm_core.stores._file import SQLiteFile
 from rmm_core.stores._index import BankIndex, IndexCache
 from rmm_core.stores._sql import Sql
-from rmm_core.types import Candidate, Feedback, Kind, Memory, Message, Session, Turn, TurnRef, Vector
+from rmm_core.stores._store import SqlStore
+from rmm_core.types import Candidate, Feedback, Kind, Message, Session, Turn, Vector
 
 
-class SQLiteStore:
+class SQLiteStore(SqlStore):
     """A :class:`~rmm_core.protocols.MemoryStore` in one file.
 
     Args:
@@ -72,11 +74,6 @@ class SQLiteStore:
                 _talk.log(db, feedback)
             return turns
 
-    def end_session(self, user_id: str, session_id: str) -> Session:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.write() as db:
-            return _talk.end_session(db, user_id, session_id)
-
     def fail_session(self, user_id: str, session_id: str, error: str) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
@@ -87,42 +84,7 @@ class SQLiteStore:
         with self._file.write() as db:
             return _talk.lease(db, user_id, session_id, holder, seconds, time.time())
 
-    def release(self, user_id: str, session_id: str, *, holder: str) -> None:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.write() as db:
-            _talk.release(db, user_id, session_id, holder)
-
-    def session(self, user_id: str, session_id: str) -> Session:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _talk.session(db, user_id, session_id)
-
-    def sessions(self, user_id: str) -> tuple[Session, ...]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _talk.sessions(db, user_id)
-
-    def pending(self, *, idle_since: datetime, user_id: str | None = None) -> tuple[Session, ...]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _talk.pending(db, idle_since, user_id)
-
-    def turns(self, user_id: str, session_id: str, start: int = 0, stop: int | None = None) -> tuple[Turn, ...]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _talk.turns(db, user_id, session_id, start, stop)
-
-    def turns_at(self, user_id: str, refs: Sequence[TurnRef]) -> dict[TurnRef, Turn]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _talk.turns_at(db, user_id, refs)
-
     # -- the bank ------------------------------------------------------------------------
-
-    def bank_version(self, user_id: str) -> int:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _bank.version(db, user_id)[0]
 
     def commit(self, user_id: str, change: BankChange) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -148,7 +110,7 @@ class SQLiteStore:
     ) -> tuple[Candidate, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.read() as db:
-            width, (version, _) = _width(db), _bank.version(db, user_id)
+            width, (version, _) = _bank.width(db), _bank.version(db, user_id)
         if width is not None and width != len(vector):
             raise DimensionError(width, len(vector))
         if not version:  # nothing was ever stored; nothing is cached for it either
@@ -159,27 +121,7 @@ class SQLiteStore:
             self._follow(user_id, index)
             hits = index.search(vector, text, limit, kind, near)
         entries = self.entries(user_id, list(hits))
-        candidates = [
-            Candidate(e.memory, e.embedding, hits[i], float(e.embedding @ vector)) for i, e in entries.items()
-        ]
-        return tuple(sorted(candidates, key=lambda c: (-c.score, c.memory.id)))
-
-    def get(self, user_id: str, memory_id: str) -> Memory:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        entry = self.entries(user_id, [memory_id]).get(memory_id)
-        if entry is None:
-            raise NotFoundError(f"user {user_id!r} has no memory {memory_id!r}")
-        return entry.memory
-
-    def memories(self, user_id: str, *, kind: Kind | None = None) -> tuple[Memory, ...]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _bank.memories(db, user_id, kind)
-
-    def entries(self, user_id: str, memory_ids: Sequence[str]) -> dict[str, Entry]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return {e.memory.id: e for e in _bank.entries(db, user_id, memory_ids)}
+        return _bank.candidates(entries.values(), hits, vector)
 
     def delete(self, user_id: str, memory_id: str) -> bool:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -211,16 +153,6 @@ class SQLiteStore:
         self._file.scrub(whole=False)
         return removed
 
-    def decline(self, user_id: str, *, wants_nothing: bool) -> None:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.write() as db:
-            _talk.decline(db, user_id, wants_nothing=wants_nothing)
-
-    def declined(self, user_id: str) -> bool:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _talk.declined(db, user_id)
-
     def restore_user(
         self, user_id: str, sessions: Sequence[Session], turns: Sequence[Turn], entries: Sequence[Entry]
     ) -> None:
@@ -234,11 +166,6 @@ class SQLiteStore:
             number = _next_number(db)
             _bank.raise_version(db, user_id, number, reset=True)
             _put(db, user_id, entries, number)
-
-    def users(self) -> Iterator[str]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return iter(_bank.users(db))
 
     def reembed(self, banks: dict[str, tuple[int, dict[str, Vector]]]) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -260,16 +187,6 @@ class SQLiteStore:
         with self._file.write() as db:
             _talk.log(db, feedback)
 
-    def width(self) -> int | None:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _width(db)
-
-    def feedback(self, *, after: int = 0, limit: int = 100, user_id: str | None = None) -> list[tuple[int, Feedback]]:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _talk.logged(db, after, limit, user_id)
-
     def remove_feedback(self, last: int, *, user_id: str | None = None) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._file.write() as db:
@@ -277,21 +194,6 @@ class SQLiteStore:
             for name in {name for name in whose if _bank.version(db, name)[0]}:
                 _bank.raise_version(db, name, _next_number(db), reset=True)
             return len(whose)
-
-    def learner_version(self, scope: str) -> int:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _talk.learner_version(db, scope)
-
-    def learner_state(self, scope: str) -> LearnerState | None:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.read() as db:
-            return _talk.learner(db, scope)
-
-    def save_learner_state(self, scope: str, content: bytes, *, base_version: int) -> int:
-        """See :class:`~rmm_core.protocols.MemoryStore`."""
-        with self._file.write() as db:
-            return _talk.save_learner(db, scope, content, base_version)
 
     def rekey(self, key: str | bytes) -> None:
         """Encrypt the file anew, under another key: see :meth:`rmm_core.ReflectiveMemory.rekey`."""
@@ -303,6 +205,12 @@ class SQLiteStore:
         self._cache.clear()
 
     # -- how -----------------------------------------------------------------------------
+
+    def _read(self, user_id: str | None = None) -> AbstractContextManager[Sql]:
+        return self._file.read()
+
+    def _write(self, user_id: str | None = None) -> AbstractContextManager[Sql]:
+        return self._file.write()
 
     def _follow(self, user_id: str, index: BankIndex) -> None:
         """Bring an index up to the bank as it stands; the caller holds the index's lock."""
@@ -327,11 +235,6 @@ def _next_number(db: Sql) -> int:
     return int(number)
 
 
-def _width(db: Sql) -> int | None:
-    row = db.execute("SELECT value FROM settings WHERE name = 'width'").fetchone()
-    return None if row is None else int(row[0])
-
-
 def _put(db: Sql, user_id: str, entries: Sequence[Entry], number: int) -> None:
     for entry in entries:
         _check_width(db, entry.embedding)
@@ -340,7 +243,7 @@ def _put(db: Sql, user_id: str, entries: Sequence[Entry], number: int) -> None:
 
 def _check_width(db: Sql, vector: Vector) -> None:
     """Hold every embedding to the width of the first."""
-    width = _width(db)
+    width = _bank.width(db)
     if width is None:
         db.execute("INSERT INTO settings VALUES ('width', ?)", (len(vector),))
     elif width != len(vector):

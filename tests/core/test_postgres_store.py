@@ -21,10 +21,10 @@ from rmm_core.testing import HashEmbedder, MemoryStoreContract
 from rmm_core.testing._samples import T0, a_feedback, a_memory, a_reflection, a_session, an_entry, axis, talk
 
 psycopg = import_module("psycopg") if "CI" in os.environ else pytest.importorskip("psycopg")
-from rmm_core.stores import _pg_search  # noqa: E402
-from rmm_core.stores._pg_schema import MIGRATIONS  # noqa: E402
-from rmm_core.stores._pg_words import tsqueries, tsvector  # noqa: E402
-from rmm_core.stores.postgres import PostgresStore  # noqa: E402
+from rmm_core.stores import _pg_search  # noqa: E402  # skipped above where the driver is missing
+from rmm_core.stores._pg_schema import MIGRATIONS  # noqa: E402  # skipped above where the driver is missing
+from rmm_core.stores._pg_words import tsqueries, tsvector  # noqa: E402  # skipped above where the driver is missing
+from rmm_core.stores.postgres import PostgresStore  # noqa: E402  # skipped above where the driver is missing
 
 
 class TestPostgres(MemoryStoreContract):
