@@ -64,7 +64,7 @@ class _Held:
         return tuple(dict.fromkeys(session for session, _ in self.places))
 
 
-def _sets() -> defaultdict[int, set[int]]:
+def _sets() -> defaultdict[Any, set[int]]:
     return defaultdict(set)
 
 
@@ -77,7 +77,8 @@ class BankIndex:
     asked: Asked = field(default_factory=Asked)
     _numbers: dict[str, int] = field(default_factory=dict)
     _documents: dict[int, _Held] = field(default_factory=dict)
-    _at: defaultdict[int, defaultdict[int, set[int]]] = field(default_factory=lambda: defaultdict(_sets))
+    _at: defaultdict[tuple[int, int], set[int]] = field(default_factory=_sets)  # by session and turn
+    _of: defaultdict[int, set[int]] = field(default_factory=_sets)  # by session
     _sessions: dict[str, int] = field(default_factory=dict)
     _faiss: Any = None
     _db: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect(":memory:", check_same_thread=False))
@@ -111,8 +112,9 @@ class BankIndex:
             places = tuple((self._sessions[ref.session_id], ref.index) for ref in d.evidence)
             self._numbers[d.memory_id] = number
             self._documents[number] = _Held(d.memory_id, d.kind, places, d.traits)
-            for session, turn in places:
-                self._at[session][turn].add(number)
+            for place in places:
+                self._at[place].add(number)
+                self._of[place[0]].add(number)
         self._write("own", [(n, d.own) for n, d in zip(numbers, documents, strict=True)])
         self._write("window", [(n, d.window) for n, d in zip(numbers, documents, strict=True)])
         if documents:
@@ -124,8 +126,9 @@ class BankIndex:
         if not numbers:
             return
         for number in numbers:
-            for session, turn in self._documents.pop(number).places:
-                self._at[session][turn].discard(number)
+            for place in self._documents.pop(number).places:
+                self._at[place].discard(number)
+                self._of[place[0]].discard(number)
         for view in ("own", "window"):
             self._db.executemany(f"DELETE FROM {view} WHERE rowid = ?", [(n,) for n in numbers])
         self._faiss.remove_ids(np.asarray(numbers, dtype=np.int64))
@@ -172,20 +175,20 @@ class BankIndex:
             self._db.execute(f"DELETE FROM {view}")
         self._numbers, self._documents, self._sessions, self._faiss = {}, {}, {}, None
         self._at.clear()
+        self._of.clear()
         self.version, self.asked = 0, Asked()
 
     def _around(self, vector: Vector, numbers: list[int]) -> Matrix:
         """The best similarity in each one's sessions, and the mean of those on neighbouring turns; ``(K, 2)``."""
         sessions = {s for n in numbers for s in self._documents[n].sessions}
-        of_session = {s: list({n for at in self._at[s].values() for n in at}) for s in sessions}
-        mates = sorted({n for held in of_session.values() for n in held})
+        mates = sorted({n for s in sessions for n in self._of[s]})
         similarity = np.zeros(self._next)
         similarity[mates] = self._rows(mates) @ vector
-        best = {s: similarity[held].max() for s, held in of_session.items()}
+        best = {s: similarity[list(self._of[s])].max() for s in sessions}
         found = np.zeros((len(numbers), 2), dtype=np.float32)
         for row, number in enumerate(numbers):
             places = self._documents[number].places
-            near = {n for s, t in places for step in _STEPS for n in self._at[s].get(t + step, ())} - {number}
+            near = {n for s, t in places for step in _STEPS for n in self._at.get((s, t + step), ())} - {number}
             found[row, 0] = max((best[s] for s, _ in places), default=0.0)
             found[row, 1] = similarity[list(near)].mean() if near else 0.0
         return found

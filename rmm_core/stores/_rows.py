@@ -70,7 +70,7 @@ def turn_of(row: tuple[Any, ...]) -> Turn:
         speaker=speaker,
         text=text,
         at=time_of(at),
-        attachments=tuple(Attachment(*parts) for parts in json.loads(attachments)),
+        attachments=() if attachments == "[]" else tuple(Attachment(*parts) for parts in json.loads(attachments)),
         from_memory=bool(from_memory),
     )
 

@@ -173,10 +173,11 @@ def turns_at(db: Sql, user_id: str, refs: Sequence[TurnRef], portion: int = 400)
     """The turns at ``refs`` that exist, asked for in portions that fit one statement."""
     found: dict[TurnRef, Turn] = {}
     for some in (refs[i : i + portion] for i in range(0, len(refs), portion)):
-        places = ", ".join(["(?, CAST(? AS INTEGER))"] * len(some))
-        rows = db.execute(
-            f"SELECT {TURN_COLUMNS} FROM turns WHERE user_id = ? AND (session_id, position) IN (VALUES {places})",
-            (user_id, *(value for ref in some for value in (ref.session_id, ref.index))),
+        places = ", ".join(["(CAST(? AS TEXT), CAST(? AS INTEGER))"] * len(some))
+        rows = db.execute(  # joined: by IN over pairs, SQLite reads all turns of the user
+            f"WITH asked (session_id, position) AS (VALUES {places})"
+            f" SELECT {TURN_COLUMNS} FROM asked JOIN turns USING (session_id, position) WHERE user_id = ?",
+            (*(value for ref in some for value in (ref.session_id, ref.index)), user_id),
         )
         found |= {turn.ref: turn for turn in map(turn_of, rows)}
     return found

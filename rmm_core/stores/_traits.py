@@ -15,9 +15,9 @@ from rmm_core.types import Matrix, Turn
 _TIME = re.compile(
     r"\b(january|february|march|april|may|june|july|august|september|october|november|december"
     r"|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
-    r"|yesterday|today|tonight|tomorrow|last|next|ago|week|weekend|month|years?)\b",
-    re.IGNORECASE,
+    r"|yesterday|today|tonight|tomorrow|last|next|ago|week|weekend|month|years?)\b"
 )
+_FIGURE = re.compile(r"\d")
 _WORD = re.compile(r"\w+")
 
 
@@ -44,8 +44,8 @@ def traits(evidence: Sequence[Turn]) -> Traits:
     return Traits(
         length=math.log1p(len(text.split())) / 5,
         question=float(text.rstrip().endswith(("?", "\uff1f", "\u061f"))),
-        timed=float(_TIME.search(text) is not None),
-        number=float(any(character.isdigit() for character in text)),
+        timed=float(_TIME.search(text.lower()) is not None),
+        number=float(_FIGURE.search(text) is not None),
         early=4 / (4 + first),
         speakers=frozenset(word for turn in evidence for word in words(turn.speaker)),
     )
