@@ -70,6 +70,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=counted, default=3, metavar="N", help="of each size: %(default)s")
     parser.add_argument("--queries", type=counted, default=200, metavar="N", help="asked in a round: %(default)s")
+    parser.add_argument("--beside", default="", metavar="TEXT", help="what else the machine did, for the page")
     parser.add_argument("--only", default=",".join(CATALOGUE), metavar="NAME,...", help="of: %(default)s")
     parser.add_argument("--data", type=Path, default=DATA, metavar="FOLDER", help="of the data sets")
     parser.add_argument("--results", type=Path, default=OWN_RESULTS, metavar="FOLDER", help="where peers.json goes")
@@ -147,6 +148,8 @@ def about(options: argparse.Namespace) -> dict[str, Any]:
         "changed": now["changed"],
         "python": now["python"],
         "cores": os.cpu_count(),
+        "used": len(os.sched_getaffinity(0)),
+        "beside": options.beside,
         "threads": os.environ.get("OMP_NUM_THREADS", "all"),
         "minutes": options.minutes,
         "rounds": options.rounds,

@@ -81,8 +81,10 @@ def setting(found: Found) -> str:
     """What the tables rest on."""
     made, material = found["made"], found["material"]
     of = ", ".join(f"{count:,} of {name}" for name, count in material["conversations"].items())
+    beside = f" ({made['beside']})" if made["beside"] else ""
     return (
-        f"Made on {made['cores']} cores with Python {made['python']} (OMP_NUM_THREADS: {made['threads']}), at commit "
+        f"Made on {made['used']} of {made['cores']} cores{beside} with Python "
+        f"{made['python']} (OMP_NUM_THREADS: {made['threads']}), at commit "
         f"{made['commit']}{' with changes' if made['changed'] else ''}. {material['turns']:,} turns, "
         f"{material['distinct']:,} of them different, of conversations ({of}); half of them have "
         f"{material['words']:.0f} words or more. Medians over {made['rounds']} rounds of {made['queries']} questions, "

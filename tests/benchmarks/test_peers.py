@@ -293,6 +293,8 @@ def found():
         "sizes": ["10", "100"],
         "ours": "ours",
         "cores": 2,
+        "used": 1,
+        "beside": "tests ran on the other",
         "python": "3",
         "threads": "1",
         "commit": "c",
