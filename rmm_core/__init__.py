@@ -3,9 +3,12 @@
 Begin with :class:`ReflectiveMemory`; to bring a model or a database, read :mod:`rmm_core.protocols`.
 """
 
+from rmm_core.answers import AnswerRecord, ShownMemory
 from rmm_core.chat import Chat
+from rmm_core.checkup import Finding
 from rmm_core.citations import CitationStream, parse_citations
 from rmm_core.config import RMMConfig
+from rmm_core.curve import LearningStep
 from rmm_core.errors import (
     ConfigError,
     ConflictError,
@@ -21,6 +24,7 @@ from rmm_core.errors import (
     StoreClosedError,
     StoreError,
 )
+from rmm_core.explain import Explanation, Reason
 from rmm_core.features import FeatureWeights
 from rmm_core.memory import ReflectiveMemory
 from rmm_core.protocols import LLM, Embedder, MemoryStore, Reflector
@@ -44,6 +48,7 @@ from rmm_core.types import (
 __all__ = [
     "LLM",
     "Answer",
+    "AnswerRecord",
     "Attachment",
     "Candidate",
     "CandidateSource",
@@ -55,10 +60,13 @@ __all__ = [
     "DimensionError",
     "Embedder",
     "EmbedderError",
+    "Explanation",
     "FeatureWeights",
+    "Finding",
     "InputError",
     "LLMError",
     "LearnerStatus",
+    "LearningStep",
     "Memory",
     "MemoryStore",
     "Message",
@@ -67,6 +75,7 @@ __all__ = [
     "NotFoundError",
     "RMMConfig",
     "RMMError",
+    "Reason",
     "Recall",
     "ReflectionReport",
     "ReflectiveMemory",
@@ -74,6 +83,7 @@ __all__ = [
     "ReplyError",
     "Session",
     "Shown",
+    "ShownMemory",
     "StoreClosedError",
     "StoreError",
     "Turn",

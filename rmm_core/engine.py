@@ -10,6 +10,7 @@ from typing import TypeVar
 from rmm_core.config import RMMConfig
 from rmm_core.drivers import Services, arun, run
 from rmm_core.errors import ConfigError, DimensionError, ModelError, RMMError, StoreError
+from rmm_core.explain import Explanation
 from rmm_core.extractive import ExtractiveAnswerer, ExtractiveReflector
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import aware, checked_config, checked_id, checked_m, checked_models, checked_text, fresh_id, now
@@ -95,6 +96,11 @@ class Engine:
         query, user_id = self.redacted(checked_text(query, "query")), checked_id(user_id, "user_id")
         recall = yield from self._recaller.recall(fresh_id(), user_id, query, top_m=checked_m(top_m))
         return self.recent.add(recall)
+
+    def explaining(self, user_id: str, query: str, top_m: int | None = None) -> Flow[Explanation]:
+        """:meth:`explain` as a flow."""
+        query, user_id = self.redacted(checked_text(query, "query")), checked_id(user_id, "user_id")
+        return self._recaller.explain(user_id, query, top_m=checked_m(top_m))
 
     def recalling_or_none(self, user_id: str, query: str) -> Flow[Recall | None]:
         """A recall for a host whose model has to answer anyway: a memory that cannot be searched is logged, not raised.

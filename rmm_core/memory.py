@@ -9,10 +9,12 @@ from types import TracebackType
 from typing import Self
 
 from rmm_core import transfer
+from rmm_core.answers import AnswerRecord, answers
 from rmm_core.chat import Chat
 from rmm_core.config import RMMConfig
 from rmm_core.engine import Engine
 from rmm_core.errors import ConfigError
+from rmm_core.explain import Explanation
 from rmm_core.inputs import aware, checked_config, checked_count, checked_id, checked_models, checked_text, fresh_id
 from rmm_core.prospective import reembedding
 from rmm_core.protocols import LLM, Embedder, Reflector
@@ -120,6 +122,17 @@ class ReflectiveMemory(Engine):
         """:meth:`recall` for event loops."""
         return await self.arun(self.recalling(user_id, query, top_m))
 
+    def explain(self, user_id: str, query: str, *, top_m: int | None = None) -> Explanation:
+        """Why memories stand where they stand for a query, by both rankings and without any chance; stores nothing.
+
+        Args and errors are those of :meth:`recall`.
+        """
+        return self.run(self.explaining(user_id, query, top_m))
+
+    async def aexplain(self, user_id: str, query: str, *, top_m: int | None = None) -> Explanation:
+        """:meth:`explain` for event loops."""
+        return await self.arun(self.explaining(user_id, query, top_m))
+
     def rerank(self, user_id: str, query: str, documents: Mapping[str, str], *, top_m: int | None = None) -> Recall:
         """Rank what somebody else's retriever found, with the reranker that serves this user; stores nothing.
 
@@ -191,6 +204,11 @@ class ReflectiveMemory(Engine):
             NotFoundError: When the user has no such memory.
         """
         return self.store.get(checked_id(user_id, "user_id"), memory_id)
+
+    def answers(self, user_id: str | None = None, *, last: int = 50) -> tuple[AnswerRecord, ...]:
+        """The last answers of a user, or of everybody, that were learned from, oldest first."""
+        whose = None if user_id is None else checked_id(user_id, "user_id")
+        return answers(self.store, whose, checked_count(last, "last"))
 
     def delete(self, user_id: str, memory_id: str) -> bool:
         """Delete a memory, its history, and the turns that no other memory rests on; whether there was one."""

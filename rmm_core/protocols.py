@@ -63,11 +63,7 @@ class Reflector(Protocol):
     """How sessions become topic memories (paper section 3): with a language model, or without."""
 
     def extract(self, session: Session, turns: Sequence[Turn]) -> Flow[Extraction]:
-        """Find the topic memories of a session.
-
-        Raises (inside the flow):
-            ReplyError: When a reply held nothing usable; the session then stays pending.
-        """
+        """Find the topic memories of a session; a ReplyError in the flow leaves it pending."""
         ...
 
     def decide(self, new: Extracted, turns: Sequence[Turn], similar: Sequence[Candidate]) -> Flow[Decision]:
@@ -162,7 +158,8 @@ class MemoryStore(Protocol):
 
         A message whose :attr:`~rmm_core.types.Message.key` the session holds already is left out of what is
         stored and returned; when that leaves none of those given, the feedback is left out too. What comes again
-        from the memory (``from_memory``: a question is stored before its answer shows that) is marked so.
+        from the memory (``from_memory``: a question is stored before its answer shows that) is marked so. Feedback
+        refers to the first of the messages that is the user's (``asked_in``), stored now or before.
 
         Args:
             at: The time now, and of messages that carry none.
@@ -307,8 +304,7 @@ class MemoryStore(Protocol):
         """Delete memories with the turns that they alone rest on, as :meth:`delete` does.
 
         Args:
-            before: Delete, too, what was said and answered before this and no memory rests on, sessions that are empty
-                then included.
+            before: Delete, too, what was said and answered before this and no memory rests on, and empty sessions.
 
         Returns:
             How many rows were removed, as :meth:`forget_user` gives it.
@@ -368,8 +364,10 @@ class MemoryStore(Protocol):
         """The width of the embeddings held; None before the first."""
         ...
 
-    def feedback(self, *, after: int = 0, limit: int = 100, user_id: str | None = None) -> list[tuple[int, Feedback]]:
-        """Entries of the learning log in order of their number, from the first above ``after``."""
+    def feedback(
+        self, *, after: int = 0, limit: int = 100, user_id: str | None = None, newest: bool = False
+    ) -> list[tuple[int, Feedback]]:
+        """Entries of the learning log above ``after``, the first or the ``newest``, in order of their number."""
         ...
 
     def remove_feedback(self, last: int, *, user_id: str | None = None) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from rmm_core.citations import parse_citations
 from rmm_core.config import RMMConfig
+from rmm_core.explain import Explanation, Ranked, reasons
 from rmm_core.extractive import attribute
 from rmm_core.features import FEATURES
 from rmm_core.flow import Flow, call, complete, embed
@@ -20,7 +21,7 @@ from rmm_core.protocols import MemoryStore
 from rmm_core.recall import Recall
 from rmm_core.reranker import Ranking
 from rmm_core.trainer import Trainer
-from rmm_core.types import Candidate, Citations, Feedback, Memory, Shown, Turn, TurnRef, Vector
+from rmm_core.types import Candidate, Citations, Feedback, Matrix, Memory, Shown, Turn, TurnRef, Vector
 
 _NO_NOISE: Vector = np.zeros(0, dtype=np.float32)
 
@@ -50,10 +51,42 @@ class Recaller:
         recall = Recall(recall_id, user_id, query, rows[0], candidates, _NO_NOISE, (), of_bank=False)
         return (yield from call(self._ranked, recall, top_m)) if found else recall
 
+    def explain(self, user_id: str, query: str, *, top_m: int | None = None) -> Flow[Explanation]:
+        """What :meth:`recall` would bring up without any chance in it, and why."""
+        vectors = yield from embed([query])
+        return (yield from call(self._explain, user_id, query, vectors[0], top_m))
+
+    def _explain(self, user_id: str, query: str, vector: Vector, top_m: int | None) -> Explanation:
+        found = self._found(user_id, query, vector, top_m)
+        state = self._trainer.state(user_id, len(vector))
+        verdict = state.verdict(self._config)
+        if not found:
+            return Explanation(user_id, query, verdict.ranking, verdict.reason, ())
+        columns = _columns(vector, found)
+        learned, prior = (
+            self._by(user_id, found, reranker.rank(*columns), top_m) for reranker in (state.reranker, state.prior)
+        )
+        reranker, serving = (state.reranker, learned) if verdict.ranking == "learned" else (state.prior, prior)
+        terms = reranker.columns(*columns) * reranker.weights.mix
+        candidates = reasons(found, learned, prior, serving=serving, terms=terms)
+        return Explanation(user_id, query, verdict.ranking, verdict.reason, candidates)
+
+    def _by(self, user_id: str, found: Sequence[Candidate], ranking: Ranking, top_m: int | None) -> Ranked:
+        """A ranking with what it would show."""
+        shown = self._show(user_id, [found[i].memory for i in self._slate(found, ranking, self._m(top_m))])
+        ranks = {i: rank for rank, i in enumerate(ranking.order.tolist(), start=1)}
+        return Ranked(ranking.scores, ranks, {s.memory.id: s.number for s in shown})
+
+    def _found(self, user_id: str, query: str, vector: Vector, top_m: int | None) -> tuple[Candidate, ...]:
+        """The candidates."""
+        text = query if self._config.features else ""
+        return self._store.search(user_id, vector, text=text, limit=max(self._config.top_k, top_m or 0))
+
+    def _m(self, top_m: int | None) -> int:
+        return self._config.top_m if top_m is None else top_m
+
     def _recall(self, recall_id: str, user_id: str, query: str, vector: Vector, top_m: int | None) -> Recall:
-        c = self._config
-        text = query if c.features else ""
-        found = self._store.search(user_id, vector, text=text, limit=max(c.top_k, top_m or 0))
+        found = self._found(user_id, query, vector, top_m)
         if not found:
             return Recall(recall_id, user_id, query, vector, (), _NO_NOISE, ())
         return self._ranked(Recall(recall_id, user_id, query, vector, found, _NO_NOISE, ()), top_m)
@@ -64,8 +97,7 @@ class Recaller:
         state = self._trainer.state(recall.user_id, len(recall.embedding))
         by = state.verdict(c).ranking
         serving, other = (state.reranker, state.prior) if by == "learned" else (state.prior, state.reranker)
-        columns = recall.embedding, np.stack([x.embedding for x in found]), np.stack([x.features for x in found])
-        m = c.top_m if top_m is None else top_m
+        columns, m = _columns(recall.embedding, found), self._m(top_m)
         rng = self._draws()
         ranking = serving.sample(*columns, rng) if c.serving == "sampled" else serving.rank(*columns)
         slate = self._slate(found, ranking, m)
@@ -226,6 +258,11 @@ def feedback_of(recall: Recall, citations: Citations, at: datetime) -> Feedback 
         embeddings=None if recall.of_bank else np.stack([c.embedding for c in recall.candidates]),
         duel=() if recall.sides is None else tuple(recall.sides.get(s.memory.id, 0) for s in recall.shown),
     )
+
+
+def _columns(query: Vector, found: Sequence[Candidate]) -> tuple[Vector, Matrix, Matrix]:
+    """What a reranker ranks: the query, the candidates' embeddings, their features."""
+    return query, np.stack([c.embedding for c in found]), np.stack([c.features for c in found])
 
 
 def _shown(number: int, memory: Memory, turns: dict[TurnRef, Turn]) -> Shown:

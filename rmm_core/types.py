@@ -226,6 +226,8 @@ class Feedback:
             else's retriever found; None when it does.
         duel: For each of ``shown``, whose it was when the learned ranking and the prior shared the places they did not
             agree on by the toss of a coin: 1 the learned's, -1 the prior's, 0 both's. Empty when they did not.
+        asked_in: The turn that asked; None when none was stored. The log holds no text of its own: what is deleted is
+            gone from here, too.
     """
 
     recall_id: str
@@ -239,6 +241,7 @@ class Feedback:
     at: datetime
     embeddings: Matrix | None = None
     duel: tuple[int, ...] = ()
+    asked_in: TurnRef | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,10 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE memories ADD COLUMN cited_at TEXT;
     CREATE TABLE declined (user_id TEXT PRIMARY KEY) WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE feedback ADD COLUMN asked_session TEXT;
+    ALTER TABLE feedback ADD COLUMN asked_position INTEGER;
+    """,
 )
 
 

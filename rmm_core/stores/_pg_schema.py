@@ -95,6 +95,10 @@ MIGRATIONS: tuple[str, ...] = (
 
     CREATE TABLE learners (scope {_NAME} PRIMARY KEY, version BIGINT NOT NULL, content BYTEA NOT NULL);
     """,
+    """
+    ALTER TABLE feedback ADD COLUMN asked_session TEXT COLLATE "C";
+    ALTER TABLE feedback ADD COLUMN asked_position INTEGER;
+    """,
 )
 
 

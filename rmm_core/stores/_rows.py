@@ -27,7 +27,10 @@ SESSION_COLUMNS = (
 )
 TURN_COLUMNS = "session_id, position, role, speaker, text, at, attachments, from_memory"
 MEMORY_COLUMNS = "id, user_id, kind, summary, created_at, updated_at, cited_at"
-FEEDBACK_COLUMNS = "recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings, duel"
+FEEDBACK_COLUMNS = (
+    "recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings, duel,"
+    " asked_session, asked_position"
+)
 
 
 def time_text(at: datetime) -> str:
@@ -134,12 +137,13 @@ def feedback_row(feedback: Feedback) -> tuple[Any, ...]:
         json.dumps(feedback.cited),
         None if feedback.embeddings is None else blob(feedback.embeddings),
         json.dumps(feedback.duel),
+        *((None, None) if feedback.asked_in is None else (feedback.asked_in.session_id, feedback.asked_in.index)),
     )
 
 
 def feedback_of(row: tuple[Any, ...]) -> Feedback:
     """A row of ``FEEDBACK_COLUMNS``."""
-    recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings, duel = row
+    recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings, duel, *asked_in = row
     query, names = vector(embedding), tuple(json.loads(memory_ids))
     return Feedback(
         recall_id=recall_id,
@@ -153,6 +157,7 @@ def feedback_of(row: tuple[Any, ...]) -> Feedback:
         at=time_of(at),
         embeddings=None if embeddings is None else vector(embeddings).reshape(len(names), -1),
         duel=tuple(json.loads(duel)),
+        asked_in=None if asked_in[0] is None else TurnRef(*asked_in),
     )
 
 

@@ -102,10 +102,12 @@ class SqlStore(ABC):
         with self._read() as db:
             return _bank.width(db)
 
-    def feedback(self, *, after: int = 0, limit: int = 100, user_id: str | None = None) -> list[tuple[int, Feedback]]:
+    def feedback(
+        self, *, after: int = 0, limit: int = 100, user_id: str | None = None, newest: bool = False
+    ) -> list[tuple[int, Feedback]]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read(user_id) as db:
-            return _talk.logged(db, after, limit, user_id)
+            return _talk.logged(db, after, limit, user_id, newest=newest)
 
     def learner_version(self, scope: str) -> int:
         """See :class:`~rmm_core.protocols.MemoryStore`."""

@@ -183,6 +183,19 @@ def turns_at(db: Sql, user_id: str, refs: Sequence[TurnRef], portion: int = 400)
     return found
 
 
+def asked_in(
+    db: Sql, user_id: str, session_id: str, messages: Sequence[Message], new: Sequence[Turn]
+) -> TurnRef | None:
+    """Where the first of ``messages`` that is the user's stands, stored now (``new``) or before under its key."""
+    key = next((m.key for m in messages if m.role == "user"), "")
+    if not key:
+        return next((turn.ref for turn in new if turn.role == "user"), None)
+    row = db.execute(
+        "SELECT position FROM turns WHERE user_id = ? AND session_id = ? AND key = ?", (user_id, session_id, key)
+    ).fetchone()
+    return None if row is None else TurnRef(session_id, row[0])
+
+
 def log(db: Sql, feedback: Feedback) -> None:
     """Feedback on a recall counts once, however often it is given.
 
@@ -203,23 +216,14 @@ def log(db: Sql, feedback: Feedback) -> None:
     )
 
 
-def logged(db: Sql, after: int, limit: int, user_id: str | None) -> list[tuple[int, Feedback]]:
-    """Entries of the learning log, in order."""
+def logged(db: Sql, after: int, limit: int, user_id: str | None, *, newest: bool = False) -> list[tuple[int, Feedback]]:
+    """Entries of the learning log above ``after``, the first or the newest, in order."""
     rows = db.execute(
-        f"SELECT number, {FEEDBACK_COLUMNS} FROM feedback WHERE number > ?{_of(user_id)} ORDER BY number LIMIT ?",
+        f"SELECT number, {FEEDBACK_COLUMNS} FROM feedback WHERE number > ?{_of(user_id)}"
+        f" ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?",
         (after, *_values(user_id), limit),
-    )
-    return [(row[0], feedback_of(row[1:])) for row in rows]
-
-
-def answered(db: Sql, user_id: str, after: int, limit: int) -> list[tuple[int, Feedback]]:
-    """The newest entries of a user's learning log above ``after``, in order."""
-    rows = db.execute(
-        f"SELECT number, {FEEDBACK_COLUMNS} FROM feedback WHERE user_id = ? AND number > ?"
-        " ORDER BY number DESC LIMIT ?",
-        (user_id, after, limit),
     ).fetchall()
-    return [(row[0], feedback_of(row[1:])) for row in reversed(rows)]
+    return [(row[0], feedback_of(row[1:])) for row in (reversed(rows) if newest else rows)]
 
 
 def unlog(db: Sql, last: int, user_id: str | None) -> list[str]:

@@ -78,7 +78,8 @@ class PostgresStore(SqlStore):
         with self._pool.write(user_id) as db:
             turns = _talk.append(db, user_id, session_id, [_kept_message(m) for m in messages], at)
             if feedback is not None and (turns or not messages):
-                _log(db, feedback)
+                asked_in = _talk.asked_in(db, user_id, session_id, messages, turns)
+                _log(db, replace(feedback, asked_in=asked_in or feedback.asked_in))
             return turns
 
     def fail_session(self, user_id: str, session_id: str, error: str) -> Session:
@@ -235,7 +236,7 @@ class PostgresStore(SqlStore):
         since, asked = self._asked.get(user_id) or (reset, Asked())
         if since != reset:
             asked = Asked()
-        new = _talk.answered(db, user_id, asked.last, ASKED)
+        new = _talk.logged(db, asked.last, ASKED, user_id, newest=True)
         if new:
             asked = asked.copied()
             asked.add(new)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime
 
 from rmm_core.errors import DimensionError, InputError
@@ -71,7 +72,8 @@ class SQLiteStore(SqlStore):
         with self._file.write() as db:
             turns = _talk.append(db, user_id, session_id, messages, at)
             if feedback is not None and (turns or not messages):
-                _talk.log(db, feedback)
+                asked_in = _talk.asked_in(db, user_id, session_id, messages, turns)
+                _talk.log(db, replace(feedback, asked_in=asked_in or feedback.asked_in))
             return turns
 
     def fail_session(self, user_id: str, session_id: str, error: str) -> Session:
@@ -218,7 +220,7 @@ class SQLiteStore(SqlStore):
             version, reset = _bank.version(db, user_id)
             if index.version < reset or version == 0:
                 index.clear()
-            index.asked.add(_talk.answered(db, user_id, index.asked.last, ASKED))
+            index.asked.add(_talk.logged(db, index.asked.last, ASKED, user_id, newest=True))
             if index.version == version:
                 return
             documents, sessions = _bank.documents(db, user_id, index.version)

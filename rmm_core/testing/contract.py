@@ -35,7 +35,7 @@ from rmm_core.testing._samples import (
     found,
     talk,
 )
-from rmm_core.types import Message
+from rmm_core.types import Message, TurnRef
 
 
 class MemoryStoreContract(BankContract):
@@ -218,6 +218,18 @@ class MemoryStoreContract(BankContract):
         for name in ("embedding", "features", "noise"):
             np.testing.assert_array_equal(getattr(kept, name), getattr(given, name))
 
+    def test_the_newest_of_the_learning_log(self, store: MemoryStore) -> None:
+        """One user's or everybody's, in order all the same."""
+        for user in ("ann", "bob"):
+            talk(store, user, "s", "x")
+        for user, name in (("ann", "a1"), ("bob", "b1"), ("ann", "a2"), ("ann", "a3")):
+            store.add_feedback(a_feedback(user, name))
+        assert [f.recall_id for _, f in store.feedback(limit=3, newest=True)] == ["b1", "a2", "a3"]
+        assert [f.recall_id for _, f in store.feedback(limit=2, newest=True, user_id="ann")] == ["a2", "a3"]
+        third = store.feedback()[2][0]
+        assert [f.recall_id for _, f in store.feedback(after=third, limit=9, newest=True)] == ["a3"]
+        assert store.feedback(limit=0, newest=True) == []
+
     def test_the_last_answers_are_taken_back(self, store: MemoryStore) -> None:
         """The newest, one user's or anybody's, and no more than there are."""
         for user in ("ann", "bob"):
@@ -264,6 +276,21 @@ class MemoryStoreContract(BankContract):
         store.open_session(a_session("ann", "s"))
         store.append("ann", "s", [Message("user", "x")], at=T0, feedback=a_feedback("ann"))
         assert len(store.feedback()) == 1
+
+    def test_feedback_says_which_turn_asked(self, store: MemoryStore) -> None:
+        """The first message that is the user's, stored with it or, by its key, before; none where nobody asked."""
+        store.open_session(a_session("ann", "s"))
+        asked, told = Message("user", "one", key="k1"), Message("agent", "two")
+        store.append("ann", "s", [told, Message("user", "x"), Message("user", "y")], at=T0, feedback=a_feedback("ann"))
+        store.append("ann", "s", [asked], at=T0)
+        store.append("ann", "s", [asked, told], at=T0, feedback=a_feedback("ann", "known"))
+        store.append("ann", "s", [told], at=T0, feedback=a_feedback("ann", "nobody"))
+        given = replace(a_feedback("ann", "given"), asked_in=TurnRef("s", 3))
+        store.add_feedback(given)
+        store.add_feedback(a_feedback("ann", "alone"))
+        places = [TurnRef("s", 1), TurnRef("s", 3), None, TurnRef("s", 3), None]
+        assert [f.asked_in for _, f in store.feedback()] == places
+        assert store.turns_at("ann", [TurnRef("s", 3)])[TurnRef("s", 3)].text == "one"
 
     def test_a_key_is_stored_once(self, store: MemoryStore) -> None:
         """Whatever a host hands over again is left out, its feedback with it; keys are a session's own."""

@@ -199,7 +199,7 @@ def test_a_file_of_schema_2_goes_on(tmp_path):
         memory.feedback(recall, "[1]")
         assert memory.status("ann").learner.updates == 2  # from the whole log, the narrow rows included
     with sqlite3.connect(path) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),) == (4,)
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),) == (5,)
     db.close()
 
 
