@@ -12,6 +12,7 @@ from rmm_core import transfer
 from rmm_core.answers import AnswerRecord, answers
 from rmm_core.chat import Chat
 from rmm_core.config import RMMConfig
+from rmm_core.curve import LearningStep, learning_curve
 from rmm_core.engine import Engine
 from rmm_core.errors import ConfigError
 from rmm_core.explain import Explanation
@@ -209,6 +210,10 @@ class ReflectiveMemory(Engine):
         """The last answers of a user, or of everybody, that were learned from, oldest first."""
         whose = None if user_id is None else checked_id(user_id, "user_id")
         return answers(self.store, whose, checked_count(last, "last"))
+
+    def learning_curve(self, user_id: str) -> tuple[LearningStep, ...]:
+        """How a user's reranker came to be what it is: the log learned anew from its start, and nothing saved."""
+        return learning_curve(self.store, self.config, checked_id(user_id, "user_id"))
 
     def delete(self, user_id: str, memory_id: str) -> bool:
         """Delete a memory, its history, and the turns that no other memory rests on; whether there was one."""

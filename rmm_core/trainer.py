@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -30,12 +31,20 @@ logger = logging.getLogger(__name__)
 
 
 class Trainer:
-    """The learners of one store, by scope: one for all users, or one for each."""
+    """The learners of one store, by scope: one for all users, or one for each.
 
-    def __init__(self, store: MemoryStore, config: RMMConfig, *, held: int = 64) -> None:
+    Args:
+        store: Where the learning log and the states are.
+        config: Settings.
+        held: How many states are kept at hand.
+        told: Where it says which ranking serves, and what it goes back to.
+    """
+
+    def __init__(self, store: MemoryStore, config: RMMConfig, *, held: int = 64, told: logging.Logger = logger) -> None:
         self._store = store
         self._config = config
         self._held = held
+        self._told = told
         self._states: OrderedDict[str, Learned] = OrderedDict()
         self._lock = threading.RLock()  # on the states held: never for long, recalls wait for it
         self._learning = threading.Lock()  # on learning: others' recalls go on meanwhile
@@ -52,17 +61,13 @@ class Trainer:
 
     def catch_up(self, user_id: str, width: int) -> int:
         """Learn from all full batches of the log that were not learned from yet; how many steps were taken."""
-        scope, only = self._scope(user_id), user_id if self._config.learner_scope == "user" else None
-        steps = 0
+        scope, steps = self._scope(user_id), 0
         with self._learning:
             while True:
                 before = self._state(scope, width)
                 after = before
-                while after.updates < before.updates + _STEPS_SAVED_AT_ONCE:
-                    batch = self._store.feedback(after=after.cursor, limit=self._config.batch_size, user_id=only)
-                    if len(batch) < self._config.batch_size:
-                        break
-                    after = self._step(scope, after, batch)
+                for state, _ in islice(self._steps(user_id, before), _STEPS_SAVED_AT_ONCE):
+                    after = state
                 if after is before:
                     return steps
                 try:
@@ -71,6 +76,19 @@ class Trainer:
                     logger.info("another process learned first; going on from its state")
                 else:
                     steps += after.updates - before.updates
+
+    def replayed(self, user_id: str) -> Iterator[tuple[Learned, list[Feedback]]]:
+        """The log of a user's learner learned anew from where it begins: each state, and the answers that led to it.
+
+        States that are kept on the way go into the store that this trainer was given: give it one that forgets.
+        """
+        scope = self._scope(user_id)
+        saved = self._store.learner_state(scope)
+        state = None if saved is None else self._unpacked(saved)
+        if state is None:
+            first = self._store.feedback(limit=1, user_id=self._only(user_id))
+            state = Learned.start(len(first[0][1].embedding) if first else 1, self._config)
+        yield from self._steps(user_id, self._first(scope, state))
 
     def unlearn(self, last: int, user_id: str | None) -> int:
         """Take the last answers out of the log and learn anew from what is left; how many there were."""
@@ -137,6 +155,13 @@ class Trainer:
         with self._lock:
             self._states.pop(f"user:{user_id}", None)
 
+    def _steps(self, user_id: str, state: Learned) -> Iterator[tuple[Learned, list[Feedback]]]:
+        """The states after each full batch of the log that follows, with its answers."""
+        scope, only, size = self._scope(user_id), self._only(user_id), self._config.batch_size
+        while len(batch := self._store.feedback(after=state.cursor, limit=size, user_id=only)) == size:
+            state = self._step(scope, state, batch)
+            yield state, [feedback for _, feedback in batch]
+
     def _step(self, scope: str, state: Learned, batch: list[tuple[int, Feedback]]) -> Learned:
         """The state after one batch."""
         c = self._config
@@ -174,14 +199,14 @@ class Trainer:
         verdict = after.guard.verdict
         if verdict.ranking != before.guard.verdict.ranking:
             level = logging.INFO if verdict.ranking == "learned" else logging.WARNING
-            logger.log(level, "the %s ranking serves from here on: %s", verdict.ranking, verdict.reason)
+            self._told.log(level, "the %s ranking serves from here on: %s", verdict.ranking, verdict.reason)
         return after
 
     def _back(self, scope: str, now: Learned) -> Learned:
         """What was learned when it last won, to prove itself anew; where learning began when it never did."""
         good = self._kept_as(f"good:{scope}", now.reranker.width) if now.good_at else None
         earlier = good or self._first(scope, now)
-        logger.warning("the reranker goes back to what it was after %d updates", earlier.updates)
+        self._told.warning("the reranker goes back to what it was after %d updates", earlier.updates)
         duels = RunningMean() if good else now.guard.duels
         return replace(
             now,
@@ -255,6 +280,10 @@ class Trainer:
 
     def _scope(self, user_id: str) -> str:
         return "store" if self._config.learner_scope == "store" else f"user:{user_id}"
+
+    def _only(self, user_id: str) -> str | None:
+        """Whose answers the learner of a user learns from; None for everybody's."""
+        return None if self._config.learner_scope == "store" else user_id
 
 
 _STEPS_SAVED_AT_ONCE = 64
