@@ -14,6 +14,7 @@ from rmm_core import Answer, Chat, InputError, Recall, ReflectionReport, Reflect
 from rmm_core.chat import going_on
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_id, fresh_id
+from rmm_core.prompts import as_data
 
 
 class RMMMemory(BaseMemory):
@@ -150,7 +151,7 @@ class RMMMemory(BaseMemory):
             shown: Any = told
         else:
             names = {"user": self.human_prefix, "agent": self.ai_prefix}
-            history = "\n".join(f"{names[t.role]}: {t.content}" for t in turns)
+            history = "\n".join(f"{names[t.role]}: {as_data(t.content)}" for t in turns)
             shown = memories
         if self.memories_key is not None:
             return {self.memory_key: history, self.memories_key: shown}

@@ -17,6 +17,7 @@ from rmm_core import InputError, Recall
 from rmm_core.citable import citable, distinct
 from rmm_core.flow import Flow
 from rmm_core.inputs import checked_id
+from rmm_core.prompts import inert
 
 _dispatcher = get_dispatcher(__name__)
 
@@ -98,6 +99,8 @@ def _ranked(recall: Recall, named: dict[str, NodeWithScore], cite: bool) -> list
         for keys in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
             setattr(node, keys, [*getattr(old, keys), *citable(recall, 0)])
         if cite and isinstance(node, TextNode):
+            if "recall_id" not in old.metadata:  # somebody's page: ours are data already
+                node.text_template = inert(old.get_content(MetadataMode.LLM)).replace("{", "{{").replace("}", "}}")
             node = show_number(node)
         found.append(NodeWithScore(node=node, score=scores[shown.memory.id]))
     return found

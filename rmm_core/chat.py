@@ -14,7 +14,7 @@ from rmm_core.errors import InputError, NotFoundError, StoreError
 from rmm_core.extractive import is_known, is_question
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_message, checked_text
-from rmm_core.prompts import as_data, without_memories
+from rmm_core.prompts import as_data, speaker_name, without_memories
 from rmm_core.recall import Answer, Recall
 from rmm_core.retrospective import feedback_of
 from rmm_core.types import Attachment, Citations, Feedback, Message, ReflectionReport, Session, Turn
@@ -240,7 +240,7 @@ class Chat:
 
     def _history(self) -> Flow[str]:
         turns = yield from call(self._memory.store.turns, self.user_id, self.session_id)
-        return "\n".join(f"{as_data(t.speaker)}: {as_data(t.content)}" for t in turns[-_HISTORY_TURNS:])
+        return "\n".join(f"- {speaker_name(t.speaker)}: {as_data(t.content)}" for t in turns[-_HISTORY_TURNS:])
 
 
 def going_on(memory: ReflectiveMemory, user_id: str, name: str, *, user_name: str, agent_name: str) -> Flow[Chat]:
