@@ -11,7 +11,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from langchain_rmm._tracing import as_run
 from rmm_core.errors import MissingDependencyError
+from rmm_core.tracing import watch
 
 if TYPE_CHECKING:
     from langchain_rmm._backend import ChatModelLLM, EmbeddingsEmbedder, open_memory
@@ -68,6 +70,7 @@ _PARTS = ("langchain_core", "langchain_classic", "langchain", "langgraph")
 
 if find_spec("langchain_core") is None:
     raise MissingDependencyError("langchain_rmm", "langchain")
+watch(as_run)
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ if find_spec("llama_index") is None:
     raise MissingDependencyError("llamaindex_rmm", "llamaindex")
 
 from llamaindex_rmm._backend import IndexEmbedder, IndexLLM, open_memory
+from llamaindex_rmm._tracing import as_span
 from llamaindex_rmm.markers import hide_markers
 from llamaindex_rmm.memory import RMMMemory
 from llamaindex_rmm.memory_block import RMMMemoryBlock
@@ -20,6 +21,9 @@ from llamaindex_rmm.node_postprocessor import RMMNodePostprocessor
 from llamaindex_rmm.output_parser import CitationOutputParser, CitedAnswer
 from llamaindex_rmm.retriever import CITING_QA_TEMPLATE, RMMRetriever
 from llamaindex_rmm.vector_store import VectorStoreSource
+from rmm_core.tracing import watch
+
+watch(as_span)
 
 __all__ = [
     "CITING_QA_TEMPLATE",

@@ -80,6 +80,7 @@ class RMMConfig:
     Other:
         seed: Of all randomness.
         cache_bytes: Bound on the per-user search indexes kept in memory.
+        trace_content: Whether spans name users and hold questions; ids of recalls and sessions they hold anyway.
     """
 
     top_k: int = 20
@@ -121,6 +122,7 @@ class RMMConfig:
 
     seed: int = 0
     cache_bytes: int = 256 * 1024 * 1024
+    trace_content: bool = False
 
     def __new__(cls, **given: Any) -> Self:
         """Refuse unknown settings before the generated ``__init__`` sees them."""
@@ -146,7 +148,7 @@ class RMMConfig:
                 raise ConfigError(f"{name} must be {rule}; got {value!r}")
         if not isinstance(self.speakers, tuple) or not {*self.speakers} <= {"user", "agent"} or not self.speakers:
             raise ConfigError(f"speakers is a tuple that holds 'user', 'agent' or both; got {self.speakers!r}")
-        for name in ("features", "guard", "unfiled"):
+        for name in ("features", "guard", "unfiled", "trace_content"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} is True or False; got {getattr(self, name)!r}")
         if not isinstance(self.prior, FeatureWeights) or not all(map(_finite, astuple(self.prior))):

@@ -12,8 +12,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from rmm_core.errors import ConfigError, EmbedderError, LLMError, RMMError
-from rmm_core.flow import Call, Complete, Embed, Flow, Request
+from rmm_core.flow import Call, Complete, Embed, Flow, Request, Spanned
 from rmm_core.protocols import LLM, Embedder
+from rmm_core.tracing import span
 from rmm_core.types import Matrix
 
 T = TypeVar("T")
@@ -76,6 +77,11 @@ def _perform(request: Request, services: Services) -> Any:
             return _pooled(_translated(lambda: embedder.embed(flat), EmbedderError), parts)
         case Call(function):
             return function()
+        case Spanned(name, attributes, flow, told):
+            with span(name, attributes) as note:
+                result = run(flow, services)
+                note(told(result))
+                return result
 
 
 async def _aperform(request: Request, services: Services) -> Any:
@@ -99,6 +105,11 @@ async def _aperform(request: Request, services: Services) -> Any:
             from asyncio import to_thread  # a tenth of this package's import time, for some of its users
 
             return await to_thread(function)
+        case Spanned(name, attributes, flow, told):
+            with span(name, attributes) as note:
+                result = await arun(flow, services)
+                note(told(result))
+                return result
 
 
 def _translated(step: Callable[[], T], kind: type[RMMError]) -> T:

@@ -12,15 +12,16 @@ from rmm_core.drivers import Services, arun, run
 from rmm_core.errors import ConfigError, DimensionError, ModelError, RMMError, StoreError
 from rmm_core.explain import Explanation
 from rmm_core.extractive import ExtractiveAnswerer, ExtractiveReflector
-from rmm_core.flow import Flow, call
+from rmm_core.flow import Flow, call, spanned
 from rmm_core.inputs import aware, checked_config, checked_id, checked_m, checked_models, checked_text, fresh_id, now
 from rmm_core.prospective import LLMReflector
 from rmm_core.protocols import LLM, Answerer, Embedder, MemoryStore, Reflector
 from rmm_core.recall import Recall
 from rmm_core.recent import RecentRecalls
-from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback_of
+from rmm_core.retrospective import LLMAnswerer, Recaller, citations_of, feedback_of, told
 from rmm_core.sessions import Sessions
 from rmm_core.stores.expiring import expiring
+from rmm_core.tracing import content
 from rmm_core.trainer import Trainer
 from rmm_core.types import Citations, Memory, ReflectionReport
 
@@ -94,7 +95,9 @@ class Engine:
     def recalling(self, user_id: str, query: str, top_m: int | None = None) -> Flow[Recall]:
         """:meth:`recall` as a flow."""
         query, user_id = self.redacted(checked_text(query, "query")), checked_id(user_id, "user_id")
-        recall = yield from self._recaller.recall(fresh_id(), user_id, query, top_m=checked_m(top_m))
+        recalling = self._recaller.recall(fresh_id(), user_id, query, top_m=checked_m(top_m))
+        about = content(self.config, user=user_id, query=query)
+        recall = yield from spanned("rmm.recall", about, recalling, told)
         return self.recent.add(recall)
 
     def explaining(self, user_id: str, query: str, top_m: int | None = None) -> Flow[Explanation]:
@@ -139,7 +142,8 @@ class Engine:
     def learning(self, recall: Recall) -> Flow[None]:
         """Let the reranker catch up with the learning log, as a flow; a failure is logged, not raised."""
         try:
-            yield from call(self._trainer.catch_up, recall.user_id, len(recall.embedding))
+            catching_up = call(self._trainer.catch_up, recall.user_id, len(recall.embedding))
+            yield from spanned("rmm.learn", {"rmm.recall": recall.id}, catching_up, lambda steps: {"rmm.steps": steps})
         except RMMError:
             logger.exception("learning failed; the log is kept and learned from later")
 

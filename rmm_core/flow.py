@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
+from rmm_core.tracing import Attributes
 from rmm_core.types import Matrix
 
 T = TypeVar("T")
@@ -48,7 +49,21 @@ class Call:
     function: Callable[[], Any]
 
 
-Request: TypeAlias = Complete | Embed | Call
+@dataclass(frozen=True, slots=True)
+class Spanned:
+    """Drive another flow inside of a span (:mod:`rmm_core.tracing`); answered by what it returns.
+
+    Attributes:
+        told: What the span is to say of that.
+    """
+
+    name: str
+    attributes: Attributes
+    flow: Flow[Any]
+    told: Callable[[Any], Attributes]
+
+
+Request: TypeAlias = Complete | Embed | Call | Spanned
 Flow: TypeAlias = Generator[Request, Any, T]
 
 
@@ -85,6 +100,13 @@ def before_each(flow: Flow[T], kind: type[Request], step: Callable[[], Any]) -> 
             resume = partial(flow.throw, error)
         else:
             resume = partial(flow.send, answer)
+
+
+def spanned(
+    name: str, attributes: Attributes, flow: Flow[T], told: Callable[[T], Attributes] = lambda _: {}
+) -> Flow[T]:
+    """``flow`` inside of a span; one that is never begun leaves none."""
+    return cast(T, (yield Spanned(name, attributes, flow, told)))
 
 
 def call(function: Callable[..., T], *args: Any, **kwargs: Any) -> Flow[T]:

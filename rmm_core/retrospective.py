@@ -20,6 +20,7 @@ from rmm_core.prompts import shortened, shown_memory
 from rmm_core.protocols import MemoryStore
 from rmm_core.recall import Recall
 from rmm_core.reranker import Ranking
+from rmm_core.tracing import Attributes, span
 from rmm_core.trainer import Trainer
 from rmm_core.types import Candidate, Citations, Feedback, Matrix, Memory, Shown, Turn, TurnRef, Vector
 
@@ -93,6 +94,12 @@ class Recaller:
 
     def _ranked(self, recall: Recall, top_m: int | None) -> Recall:
         """A recall with its candidates ranked, and the best of them shown."""
+        with span("rmm.rerank", {"rmm.recall": recall.id}) as note:
+            ranked = self._rank(recall, top_m)
+            note(told(ranked))
+            return ranked
+
+    def _rank(self, recall: Recall, top_m: int | None) -> Recall:
         c, found = self._config, recall.candidates
         state = self._trainer.state(recall.user_id, len(recall.embedding))
         by = state.verdict(c).ranking
@@ -235,6 +242,12 @@ def _within(citations: Citations, count: int) -> Citations:
     """Citations of ``count`` memories: malformed when one points nowhere."""
     inside = tuple(n for n in citations.numbers if 1 <= n <= count)
     return citations if inside == citations.numbers else Citations(citations.text, inside, "malformed")
+
+
+def told(recall: Recall) -> Attributes:
+    """What a span says of a recall."""
+    counts = {"rmm.candidates": len(recall.candidates), "rmm.shown": len(recall.shown)}
+    return {"rmm.recall": recall.id, "rmm.ranking": recall.ranking, **counts}
 
 
 def feedback_of(recall: Recall, citations: Citations, at: datetime) -> Feedback | None:

@@ -10,10 +10,11 @@ from datetime import datetime, timedelta
 from rmm_core.bounded import Bounded
 from rmm_core.config import RMMConfig
 from rmm_core.errors import LeaseError, NotFoundError, RMMError, StoreClosedError
-from rmm_core.flow import Complete, Flow, before_each, call
+from rmm_core.flow import Complete, Flow, before_each, call, spanned
 from rmm_core.inputs import fresh_id
 from rmm_core.prospective import reflect
 from rmm_core.protocols import MemoryStore, Reflector
+from rmm_core.tracing import Attributes, content
 from rmm_core.types import ReflectionReport, Session
 
 logger = logging.getLogger(__name__)
@@ -68,6 +69,10 @@ class Sessions:
 
     def reflecting(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
         """Reflect one session; a failure leaves it pending and is reported, not raised."""
+        about = {"rmm.session": session_id, **content(self._config, user=user_id)}
+        return (yield from spanned("rmm.reflect", about, self._reflecting(user_id, session_id), _told))
+
+    def _reflecting(self, user_id: str, session_id: str) -> Flow[ReflectionReport]:
         try:
             if (yield from call(self._store.declined, user_id)):
                 return ReflectionReport(user_id, session_id, "declined")
@@ -173,3 +178,8 @@ class Sessions:
         self._store.fail_session(user_id, session_id, str(error))
         logger.warning("a session stays pending: %s", error)
         return ReflectionReport(user_id, session_id, "pending", error=str(error))
+
+
+def _told(report: ReflectionReport) -> Attributes:
+    counts = {name: getattr(report, name) for name in ("added", "merged", "unfiled", "dropped")}
+    return {"rmm.status": report.status, **{f"rmm.{name}": count for name, count in counts.items()}}
