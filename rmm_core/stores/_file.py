@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from rmm_core.errors import StoreClosedError, StoreError, WrongKeyError
 from rmm_core.stores import _cipher
-from rmm_core.stores._migrations import migrate
+from rmm_core.stores._migrations import migrate, refuse_foreign
 
 MEMORY = ":memory:"
 _TRACES = (
@@ -69,6 +69,7 @@ class SQLiteFile:
             raise StoreError(f"cannot open {self._path!r}: {error}; is its folder there, and writable?") from error
         try:
             _cipher.unlock(db, key)
+            refuse_foreign(db)
             self._to_log(db, busy_seconds)
             for pragma in ("synchronous = FULL", "secure_delete = ON", "temp_store = MEMORY"):
                 db.execute(f"PRAGMA {pragma}")

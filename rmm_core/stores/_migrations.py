@@ -92,18 +92,31 @@ MIGRATIONS: tuple[str, ...] = (
 )
 
 
-def migrate(db: sqlite3.Connection) -> None:
-    """Bring an open database up to this version's schema.
+def refuse_foreign(db: sqlite3.Connection) -> None:
+    """Make sure that a file is ours, or new, before anything of it is changed, its journal included.
 
     Raises:
-        StoreError: When the file is another program's, or was written by a newer version.
+        StoreError: When it is another program's.
+    """
+    db.execute("BEGIN")  # one state of the file: another process may be making it
+    try:
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        if application != APPLICATION_ID and db.execute("SELECT count(*) FROM sqlite_schema").fetchone() != (0,):
+            raise StoreError("this SQLite file was not written by reflective-memory")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring an open database, new or of ours, up to this version's schema.
+
+    Raises:
+        StoreError: When the file was written by a newer version.
     """
     db.execute("BEGIN IMMEDIATE")
     try:
         (version,) = db.execute("PRAGMA user_version").fetchone()
-        (application,) = db.execute("PRAGMA application_id").fetchone()
-        if application != APPLICATION_ID and db.execute("SELECT count(*) FROM sqlite_schema").fetchone() != (0,):
-            raise StoreError("this SQLite file was not written by reflective-memory")
         if version > len(MIGRATIONS):
             raise StoreError(
                 f"this file has schema {version} and this version knows {len(MIGRATIONS)}: upgrade reflective-memory"

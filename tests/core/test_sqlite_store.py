@@ -119,13 +119,15 @@ def test_a_file_of_something_else_is_refused(tmp_path, content):
     assert path.read_bytes() == content
 
 
-def test_another_programs_database_is_refused(tmp_path):
+def test_another_programs_database_is_refused_and_left_as_it_is(tmp_path):
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE bookmarks (url TEXT)")
     db.close()
+    content = path.read_bytes()
     with pytest.raises(StoreError, match="not written by reflective-memory"):
         SQLiteStore(str(path))
+    assert path.read_bytes() == content  # its journal mode, too, is its own
 
 
 def test_a_newer_schema_is_refused(tmp_path):
