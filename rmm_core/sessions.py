@@ -175,7 +175,7 @@ class Sessions:
             return ReflectionReport(user_id, session_id, "already")
         if session.reflected >= session.turns:
             return ReflectionReport(user_id, session_id, "already")
-        self._store.fail_session(user_id, session_id, str(error))
+        self._store.fail_session(user_id, session_id, f"{type(error).__name__}: {error}")
         logger.warning("a session stays pending: %s", error)
         return ReflectionReport(user_id, session_id, "pending", error=str(error))
 

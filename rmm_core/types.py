@@ -117,7 +117,7 @@ class Session:
         reflected: How many of them, from the first, the bank already knows.
         ended: Whether somebody said it is over.
         attempts: How often its reflection failed since it last went through.
-        error: What the last failure said; empty when there was none.
+        error: The kind of the last failure and what it said, with a colon between; empty when there was none.
         born: Tells this session from an earlier one of the same id that was forgotten; given by the store.
     """
 

@@ -378,13 +378,16 @@ def test_another_width_keeps_the_mix_and_nothing_else_of_the_weights(new_store, 
     assert 0 < np.abs(after.reranker.weights.mix - before.reranker.weights.mix).max() < 0.5
 
 
-@pytest.mark.parametrize("damage", [b"", b"garbage", "cut", "of other features"])
+@pytest.mark.parametrize("damage", [b"", b"garbage", "cut", "of an unknown compression", "of other features"])
 def test_a_damaged_state_starts_anew(new_store, caplog, damage):
     entries = [logged(i) for i in range(40)]
     store = new_store()
     content = learned_from(store, entries, CONFIG)
     if damage == "cut":
         damage = content[: len(content) // 2]
+    elif damage == "of an unknown compression":
+        method = content.index(b"PK\x01\x02") + 10
+        damage = content[:method] + b"\x63" + content[method + 1 :]
     elif damage == "of other features":
         state, _ = saved(store, CONFIG)
         damage = replace(state, regression=type(state.regression).empty(len(SCORED_BY) - 1)).pack()
