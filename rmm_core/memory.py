@@ -8,9 +8,10 @@ from os import PathLike
 from types import TracebackType
 from typing import Self
 
-from rmm_core import transfer
+from rmm_core import checkup, transfer
 from rmm_core.answers import AnswerRecord, answers
 from rmm_core.chat import Chat
+from rmm_core.checkup import Finding
 from rmm_core.config import RMMConfig
 from rmm_core.curve import LearningStep, learning_curve
 from rmm_core.engine import Engine
@@ -343,6 +344,14 @@ class ReflectiveMemory(Engine):
         if rekey is None:
             raise ConfigError(f"{type(self.store).__name__} has no key to change: only the file of a memory has one")
         rekey(key)
+
+    def check(self) -> tuple[Finding, ...]:
+        """What is not as it should be, sessions that wait included; reads the whole database and changes nothing."""
+        return checkup.check(self.store, self.config, self.clock())
+
+    def repair(self) -> tuple[Finding, ...]:
+        """Mend what :meth:`check` calls repairable; what that was. Whatever else is stored stays as it is."""
+        return checkup.repair(self.store, self.config)
 
     def close(self) -> None:
         """Reflect the sessions that are open here, and let go of the store; twice is fine."""

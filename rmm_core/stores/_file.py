@@ -141,6 +141,19 @@ class SQLiteFile:
             except (self._sql.Error, UnicodeEncodeError, OverflowError) as error:
                 raise self._as_ours(error, str(error)) from error
 
+    def faults(self) -> list[str]:
+        """What SQLite finds wrong with the file itself, and SQLCipher with its pages."""
+        found: list[str] = []
+        try:
+            with self.read() as db:
+                for pragma in ("cipher_integrity_check", "integrity_check(10)"):  # of the first, SQLite knows nothing
+                    found += [" ".join(text.split()) for (text,) in db.execute(f"PRAGMA {pragma}") if text != "ok"]
+        except StoreClosedError:
+            raise
+        except StoreError as error:
+            found.append(str(error))
+        return found[:10]
+
     def scrub(self, *, whole: bool) -> None:
         """Remove deleted content from the files: from the log, and by a rewrite from free space."""
         self._tidy(_TRACES, whole=whole)

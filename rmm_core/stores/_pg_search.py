@@ -17,6 +17,7 @@ import numpy as np
 from rmm_core.features import FEATURES
 from rmm_core.stores import _bank
 from rmm_core.stores._asked import Asked
+from rmm_core.stores._checks import Fault
 from rmm_core.stores._index import WINDOW
 from rmm_core.stores._pg_pool import Transaction
 from rmm_core.stores._pg_words import tsqueries, tsvector
@@ -108,6 +109,45 @@ def followed(db: Transaction, user_id: str, session_ids: Collection[str]) -> Ite
         "UPDATE banks SET memories = memories + ?, own_length = own_length + ?, around_length = around_length + ?,"
         " sessions = sessions + ?, session_length = session_length + ? WHERE user_id = ?",
         (*moved, user_id),
+    )
+
+
+UNLIKE_ITS_BANK = Fault(
+    "index",
+    "banks",
+    "NOT (memories, own_length, around_length) = (SELECT count(*), coalesce(sum(d.own_length), 0),"
+    " coalesce(sum(d.around_length), 0) FROM documents d WHERE d.user_id = banks.user_id)"
+    " OR NOT (sessions, session_length) = (SELECT count(*), coalesce(sum(s.words_length), 0) FROM sessions s"
+    " WHERE s.user_id = banks.user_id AND s.words IS NOT NULL)"
+    " OR EXISTS (SELECT 1 FROM evidence e LEFT JOIN documents d ON d.user_id = e.user_id AND d.memory_id = e.memory_id"
+    " JOIN memories m ON m.user_id = e.user_id AND m.id = e.memory_id"
+    " WHERE e.user_id = banks.user_id AND d.memory_id IS NULL)",
+    "banks that differ from what searches read of them",
+    "that is made anew",
+    reindex=True,
+)
+"""A bank of which searches read something else than what it holds."""
+
+
+def invalid_indexes(db: Transaction) -> list[str]:
+    """The indexes that the server does not use, because building them was cut short."""
+    rows = db.execute(
+        "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
+        " JOIN pg_namespace n ON n.oid = relnamespace WHERE n.nspname = current_schema() AND relkind = 'i'"
+        " AND NOT (indisvalid AND indisready) ORDER BY 1"
+    )
+    return [name for (name,) in rows]
+
+
+def rebuild(db: Transaction, user_id: str) -> None:
+    """Make all that searches read of a user's bank anew."""
+    sessions = [name for (name,) in db.execute("SELECT id FROM sessions WHERE user_id = ?", (user_id,))]
+    db.execute("DELETE FROM documents WHERE user_id = ?", (user_id,))
+    _refresh(db, user_id, sessions)
+    db.execute(
+        "UPDATE banks SET memories = ?, own_length = ?, around_length = ?, sessions = ?, session_length = ?"
+        " WHERE user_id = ?",
+        (*_weight(db, user_id, sessions), user_id),
     )
 
 

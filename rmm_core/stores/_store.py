@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from typing import ClassVar
 
+from rmm_core.checkup import Finding
 from rmm_core.errors import NotFoundError
 from rmm_core.protocols import Entry, LearnerState
-from rmm_core.stores import _bank, _talk
+from rmm_core.stores import _bank, _checks, _talk
 from rmm_core.stores._sql import Sql
 from rmm_core.types import Feedback, Kind, Memory, Session, Turn, TurnRef
 
 
 class SqlStore(ABC):
-    """The plain half of a :class:`~rmm_core.protocols.MemoryStore`, over transactions that a database gives."""
+    """The plain half of a :class:`~rmm_core.protocols.MemoryStore`, over transactions that a database gives.
+
+    It is :class:`~rmm_core.checkup.SelfChecking`, too.
+    """
+
+    _faults: ClassVar[tuple[_checks.Fault, ...]] = _checks.FAULTS
+    _own: ClassVar[Mapping[str, str]]  # this database's expressions in the conditions of faults
 
     @abstractmethod
     def _read(self, user_id: str | None = None) -> AbstractContextManager[Sql]:
@@ -24,6 +32,14 @@ class SqlStore(ABC):
     @abstractmethod
     def _write(self, user_id: str | None = None) -> AbstractContextManager[Sql]:
         """A transaction that commits at the end, or leaves no trace."""
+
+    @abstractmethod
+    def _schema(self, db: Sql) -> tuple[str, int, int]:
+        """What the database is called, the version of its schema, and the one that this version knows."""
+
+    @abstractmethod
+    def _reindex(self, db: Sql, user_id: str) -> None:
+        """Have searches read a user's bank anew."""
 
     def end_session(self, user_id: str, session_id: str) -> Session:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
@@ -123,3 +139,40 @@ class SqlStore(ABC):
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._write() as db:
             return _talk.save_learner(db, scope, content, base_version)
+
+    def check(self, *, idle_since: datetime, reads: Callable[[bytes], bool]) -> list[Finding]:
+        """See :class:`~rmm_core.checkup.SelfChecking`."""
+        with self._read() as db:
+            found = list(_checks.outdated(*self._schema(db)))
+            for fault in self._faults:
+                found += [fault.finding(*whose) for whose in _checks.damaged(db, fault, self._own)]
+            found += _checks.waiting(db, idle_since)
+        return found + [_checks.unreadable(scope) for scope, _ in self._unreadable(reads)]
+
+    def repair(self, *, reads: Callable[[bytes], bool]) -> list[Finding]:
+        """See :class:`~rmm_core.checkup.SelfChecking`."""
+        mended = []
+        for fault in self._faults:
+            with self._read() as db:
+                users = [user_id for user_id, _ in _checks.damaged(db, fault, self._own)] if fault.repairable else []
+            for user_id in users:
+                with self._write(user_id) as db:
+                    found = _checks.damaged(db, fault, self._own, user_id)
+                    _checks.mend(db, fault, self._own, user_id)
+                    if fault.reindex and found:
+                        self._reindex(db, user_id)
+                mended += [fault.finding(*whose, mended=True) for whose in found]
+        for scope, version in self._unreadable(reads):
+            with self._write() as db:
+                if _checks.remove_learner(db, scope, version):
+                    mended.append(_checks.unreadable(scope, mended=True))
+        return mended
+
+    def _unreadable(self, reads: Callable[[bytes], bool]) -> Iterator[tuple[str, int]]:
+        """What learners saved and cannot be read: its scope and version."""
+        with self._read() as db:
+            scopes = _checks.learners(db)
+        for scope in scopes:
+            state = self.learner_state(scope)
+            if state is not None and not reads(state.content):
+                yield scope, state.version

@@ -7,17 +7,20 @@ user by user, not all for one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
+from typing import ClassVar, cast
 
 from rmm_core.bounded import Bounded
+from rmm_core.checkup import Finding
 from rmm_core.errors import ConfigError, ConflictError, DimensionError, InputError
 from rmm_core.protocols import BankChange, Entry
 from rmm_core.stores import _bank, _pg_search, _talk
 from rmm_core.stores._asked import ASKED, Asked
 from rmm_core.stores._pg_pool import Pool, Transaction, index_width, packed
+from rmm_core.stores._pg_schema import MIGRATIONS
 from rmm_core.stores._sql import Sql
 from rmm_core.stores._store import SqlStore
 from rmm_core.types import Candidate, Feedback, Kind, Memory, Message, Session, Turn, Vector
@@ -40,6 +43,12 @@ class PostgresStore(SqlStore):
         MissingDependencyError: When the extra ``postgres`` is not installed.
         StoreError: When the server cannot be reached, lacks pgvector, or holds a newer schema.
     """
+
+    _faults = (*SqlStore._faults, _pg_search.UNLIKE_ITS_BANK)
+    _own: ClassVar[Mapping[str, str]] = {
+        "width": "vector_dims(embedding)",
+        "now": "extract(epoch FROM clock_timestamp())",
+    }
 
     def __init__(
         self,
@@ -219,6 +228,25 @@ class PostgresStore(SqlStore):
                 _bank.raise_version(db, name, db.next_number(), reset=True)
             return len(whose)
 
+    # -- checking ------------------------------------------------------------------------
+
+    def check(self, *, idle_since: datetime, reads: Callable[[bytes], bool]) -> list[Finding]:
+        """See :class:`~rmm_core.checkup.SelfChecking`."""
+        found = super().check(idle_since=idle_since, reads=reads)
+        with self._pool.read() as db:
+            return found + [_invalid(name, f"call repair(): {_BUILT}") for name in _pg_search.invalid_indexes(db)]
+
+    def repair(self, *, reads: Callable[[bytes], bool]) -> list[Finding]:
+        """See :class:`~rmm_core.checkup.SelfChecking`; writes to a table wait while an index of it is built anew."""
+        mended = super().repair(reads=reads)
+        with self._pool.read() as db:
+            names = _pg_search.invalid_indexes(db)
+        for name in names:
+            with self._pool.write() as db:
+                db.execute(f"REINDEX INDEX {name}")
+            mended.append(_invalid(name, _BUILT))
+        return mended
+
     def close(self) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         self._pool.close()
@@ -230,6 +258,14 @@ class PostgresStore(SqlStore):
 
     def _write(self, user_id: str | None = None) -> AbstractContextManager[Sql]:
         return self._pool.write(user_id)
+
+    def _schema(self, db: Sql) -> tuple[str, int, int]:
+        return "the database", db.execute("SELECT version FROM schema_version").fetchone()[0], len(MIGRATIONS)
+
+    def _reindex(self, db: Sql, user_id: str) -> None:
+        own = cast(Transaction, db)
+        _bank.raise_version(own, user_id, own.next_number(), reset=True)
+        _pg_search.rebuild(own, user_id)
 
     def _follow(self, db: Transaction, user_id: str, reset: int) -> Asked:
         """What a user asked before, brought up to the log."""
@@ -248,6 +284,13 @@ class PostgresStore(SqlStore):
         with self._pool.write() as db:
             db.alone("width")
             db.execute("DELETE FROM settings WHERE name = 'width' AND NOT EXISTS (SELECT 1 FROM memories)")
+
+
+_BUILT = "it is built anew"
+
+
+def _invalid(name: str, remedy: str) -> Finding:
+    return Finding("index", None, f"the index {name} is marked as invalid, and not used", remedy, repairable=True)
 
 
 def _log(db: Transaction, feedback: Feedback) -> None:

@@ -7,18 +7,21 @@ what takes long, the search, runs on the indexes of :mod:`rmm_core.stores._index
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
+from typing import ClassVar
 
-from rmm_core.errors import DimensionError, InputError
+from rmm_core.checkup import Finding
+from rmm_core.errors import DimensionError, InputError, StoreError
 from rmm_core.protocols import BankChange, Entry
 from rmm_core.stores import _bank, _talk
 from rmm_core.stores._asked import ASKED
 from rmm_core.stores._cipher import checked_key
 from rmm_core.stores._file import SQLiteFile
 from rmm_core.stores._index import BankIndex, IndexCache
+from rmm_core.stores._migrations import MIGRATIONS
 from rmm_core.stores._sql import Sql
 from rmm_core.stores._store import SqlStore
 from rmm_core.types import Candidate, Feedback, Kind, Message, Session, Turn, Vector
@@ -39,6 +42,11 @@ class SQLiteStore(SqlStore):
         StoreError: When the file cannot be opened, or is not ours.
         WrongKeyError: When it does not open with this key, or not without one.
     """
+
+    _own: ClassVar[Mapping[str, str]] = {
+        "width": "length(embedding) / 4.0",
+        "now": "(julianday('now') - 2440587.5) * 86400.0",
+    }
 
     def __init__(
         self,
@@ -197,6 +205,22 @@ class SQLiteStore(SqlStore):
                 _bank.raise_version(db, name, _next_number(db), reset=True)
             return len(whose)
 
+    # -- checking ------------------------------------------------------------------------
+
+    def check(self, *, idle_since: datetime, reads: Callable[[bytes], bool]) -> list[Finding]:
+        """See :class:`~rmm_core.checkup.SelfChecking`; of a damaged file, what can still be told."""
+        found = [Finding("file", None, fault, _DAMAGED, repairable=False) for fault in self._file.faults()]
+        try:
+            return found + super().check(idle_since=idle_since, reads=reads)
+        except StoreError:
+            if not found:
+                raise
+            return found
+
+    def repair(self, *, reads: Callable[[bytes], bool]) -> list[Finding]:
+        """See :class:`~rmm_core.checkup.SelfChecking`; nothing is written into a damaged file."""
+        return [] if self._file.faults() else super().repair(reads=reads)
+
     def rekey(self, key: str | bytes) -> None:
         """Encrypt the file anew, under another key: see :meth:`rmm_core.ReflectiveMemory.rekey`."""
         self._file.rekey(checked_key(key))
@@ -214,6 +238,12 @@ class SQLiteStore(SqlStore):
     def _write(self, user_id: str | None = None) -> AbstractContextManager[Sql]:
         return self._file.write()
 
+    def _schema(self, db: Sql) -> tuple[str, int, int]:
+        return "the file", db.execute("PRAGMA user_version").fetchone()[0], len(MIGRATIONS)
+
+    def _reindex(self, db: Sql, user_id: str) -> None:
+        _bank.raise_version(db, user_id, _next_number(db), reset=True)
+
     def _follow(self, user_id: str, index: BankIndex) -> None:
         """Bring an index up to the bank as it stands; the caller holds the index's lock."""
         with self._file.read() as db:
@@ -227,6 +257,9 @@ class SQLiteStore(SqlStore):
         index.put(documents, sessions)
         index.version = version
         self._cache.settle(user_id, index.size)
+
+
+_DAMAGED = "put back a copy of the file from before; until then, export_user() gives what of a user can still be read"
 
 
 def _next_number(db: Sql) -> int:

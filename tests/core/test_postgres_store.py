@@ -8,20 +8,23 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
 
-from rmm_core import Message, ReflectiveMemory
+from rmm_core import Finding, Message, ReflectiveMemory
 from rmm_core.errors import ConfigError, ConflictError, MissingDependencyError, StoreError
 from rmm_core.protocols import BankChange, Entry
 from rmm_core.stores import shown
+from rmm_core.stores._rows import FEEDBACK_COLUMNS, feedback_row
 from rmm_core.stores.sqlite import SQLiteStore
 from rmm_core.testing import HashEmbedder, MemoryStoreContract
 from rmm_core.testing._samples import T0, a_feedback, a_memory, a_reflection, a_session, an_entry, axis, talk
+from rmm_core.types import TurnRef
 
 psycopg = import_module("psycopg") if "CI" in os.environ else pytest.importorskip("psycopg")
-from rmm_core.stores import _pg_search  # noqa: E402  # skipped above where the driver is missing
+from rmm_core.stores import _pg_pool, _pg_search  # noqa: E402  # skipped above where the driver is missing
 from rmm_core.stores._pg_schema import MIGRATIONS  # noqa: E402  # skipped above where the driver is missing
 from rmm_core.stores._pg_words import tsqueries, tsvector  # noqa: E402  # skipped above where the driver is missing
 from rmm_core.stores.postgres import PostgresStore  # noqa: E402  # skipped above where the driver is missing
@@ -242,6 +245,50 @@ def test_a_newer_schema_is_refused(postgres_url):
         connection.execute("UPDATE schema_version SET version = %s", (len(MIGRATIONS) + 1,))
     with pytest.raises(StoreError, match="upgrade reflective-memory"):
         PostgresStore(postgres_url)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_database_of_schema_1_goes_on(postgres_url, monkeypatch, partitions):
+    """Its answers did not say which turn asked."""
+    monkeypatch.setattr(_pg_pool, "MIGRATIONS", MIGRATIONS[:1])
+    PostgresStore(postgres_url, partitions=partitions).close()
+    old, row = FEEDBACK_COLUMNS.replace(", asked_session, asked_position", ""), feedback_row(a_feedback("ann", "old"))
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(f"INSERT INTO feedback ({old}) VALUES ({', '.join(['%s'] * len(row[:-2]))})", row[:-2])
+    monkeypatch.undo()
+    with closing(PostgresStore(postgres_url)) as store:
+        talk(store, "ann", "s", "x")
+        store.append("ann", "s", [Message("user", "y")], at=T0, feedback=a_feedback("ann", "new"))
+        assert [(f.recall_id, f.asked_in) for _, f in store.feedback()] == [("old", None), ("new", TurnRef("s", 1))]
+        assert store.check(idle_since=T0, reads=lambda content: True) == []
+
+
+def test_everybody_is_checked_and_mended_where_the_server_shows_one_user(app_url, postgres_url):
+    reads = lambda content: content != b"garbage"  # noqa: E731
+    with closing(PostgresStore(app_url, partitions=3, row_security=True)) as store:
+        for user in ("ann", "bob", "cid"):
+            talk(store, user, "s", "one", "two")
+            store.commit(user, a_reflection(store, user, "s", 2, an_entry(user, "a", "one", 0, 0)))
+            store.save_learner_state(f"user:{user}", b"garbage" if user == "ann" else b"sound", base_version=0)
+        assert store.check(idle_since=T0, reads=reads) == [
+            Finding("learner", "ann", ANY, "call repair(): it is removed, and learning starts from the log", True)
+        ]
+        with psycopg.connect(postgres_url) as connection:  # who sees past row security
+            connection.execute("UPDATE sessions SET turns = 1 WHERE user_id = 'ann'")
+            connection.execute("INSERT INTO evidence VALUES ('bob', 'a', 's', 9)")
+            connection.execute("DELETE FROM documents WHERE user_id = 'bob'")
+            connection.execute(
+                "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'documents_1_user_id_own_idx'::regclass"
+            )
+        kinds = [("evidence", "bob"), ("turns", "ann"), ("index", "bob"), ("learner", "ann"), ("index", None)]
+        assert [(f.kind, f.user_id) for f in store.check(idle_since=T0, reads=reads)] == kinds
+        mended = [(f.kind, f.user_id) for f in store.repair(reads=reads)]
+        assert mended == [kind for kind in kinds if kind != ("index", "bob")]  # it came with the evidence
+        assert store.check(idle_since=T0, reads=reads) == store.repair(reads=reads) == []
+        for user in ("ann", "bob", "cid"):
+            (found,) = store.search(user, axis(0), text="one", limit=3)
+            assert (found.memory.evidence, found.features[0]) == ((TurnRef("s", 0),), 1.0)
+            assert store.session(user, "s").turns == 2
 
 
 def test_row_security_is_the_servers_own(app_url):

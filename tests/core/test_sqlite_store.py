@@ -193,6 +193,7 @@ def test_a_file_of_schema_2_goes_on(tmp_path):
             np.testing.assert_array_equal(feedback.features[:, :3], OLD_FEATURES)
             assert not feedback.features[:, 3:].any()
             assert (feedback.shown, feedback.cited, feedback.duel) == ((2, 0, 1), (i,), ())
+            assert feedback.asked_in is None
         assert (memory.status("ann").learner.updates, memory.status("ann").learner.ranking) == (0, "prior")
         recall = memory.recall("ann", "zebra?")
         assert recall.shown[0].memory.id == "m0"
@@ -200,6 +201,10 @@ def test_a_file_of_schema_2_goes_on(tmp_path):
         assert cited > 0.9  # what it was told before counts as what was asked before
         memory.feedback(recall, "[1]")
         assert memory.status("ann").learner.updates == 2  # from the whole log, the narrow rows included
+        chat = memory.chat("ann", session_id="new")
+        chat.record("yak?", "[1]", chat.recall("yak?"))
+        assert [a.query for a in memory.answers("ann")] == [None, None, None, None, "yak?"]
+        assert [s.summary for s in memory.answers("ann")[0].shown] == ["a gnu", "a zebra", "a yak"]
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),) == (5,)
     db.close()
