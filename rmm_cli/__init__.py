@@ -13,4 +13,6 @@ def run() -> None:
         if error.name not in ("typer", "rich"):
             raise
         sys.exit("rmm needs an extra: pip install 'reflective-memory[cli]'")
-    app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    app(prog_name="rmm")

@@ -1,0 +1,162 @@
+"""From options to an open memory: where it is, whether it is there at all, its key, its models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rmm_cli.models import NoEmbedder
+from rmm_cli.settings import configuration
+from rmm_cli.text import near
+from rmm_core import LLM, Embedder, InputError, NotFoundError, ReflectionReport, ReflectiveMemory
+from rmm_core.stores import shown
+
+KEY = "RMM_KEY"
+STORE = "RMM_STORE"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a memory is opened.
+
+    Attributes:
+        store: The path of a file, or a URL.
+        key_file: A file that holds the key of an encrypted one.
+        settings: ``name=value`` settings.
+        embedder: Gives the embedder.
+        llm: Gives the language model, if any.
+        creates: Whether a memory that is not there is made; a typing error makes no file else.
+    """
+
+    store: str
+    key_file: Path | None = None
+    settings: tuple[str, ...] = ()
+    embedder: Callable[[], Embedder] = NoEmbedder
+    llm: Callable[[], LLM | None] = field(default=lambda: None)
+    creates: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where it is, as the core takes it."""
+        return self.store if "://" in self.store or self.store == _IN_PROCESS else str(Path(self.store).expanduser())
+
+    @property
+    def shown(self) -> str:
+        """Where it is, without a password."""
+        return shown(self.place)
+
+    @contextmanager
+    def memory(
+        self,
+        *,
+        embedder: Embedder | None = None,
+        on_reflection: Callable[[ReflectionReport], None] | None = None,
+    ) -> Iterator[ReflectiveMemory]:
+        """The memory, open.
+
+        Args:
+            embedder: In place of the one that the options name.
+            on_reflection: As :meth:`ReflectiveMemory.open` takes it.
+
+        Raises:
+            NotFoundError: When there is none.
+            RMMError: When it cannot be opened.
+        """
+        config = configuration(self.settings)
+        if not self.creates:
+            refuse_missing(self.place)
+        with ReflectiveMemory.open(
+            self.place,
+            key=self._key(),
+            llm=self.llm(),
+            embedder=embedder or self.embedder(),
+            config=config,
+            on_reflection=on_reflection,
+        ) as memory:
+            yield memory
+
+    def _key(self) -> str | bytes | None:
+        """The key of ``--key-file``, else of the environment, which may be meant for other memories than a database."""
+        if self.key_file is not None:
+            return read_key(self.key_file)
+        return None if "://" in self.place else os.environ.get(KEY) or None
+
+
+def read_key(path: Path) -> str | bytes:
+    """The key in a file: a passphrase (a line break at its end is not part of it), or 32 bytes.
+
+    Raises:
+        InputError: When the file cannot be read.
+    """
+    try:
+        content = path.expanduser().read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the key file {str(path)!r}: {error.strerror or error}") from error
+    try:
+        text = content.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        return content
+    return text if text.isprintable() else content
+
+
+def refuse_missing(place: str) -> None:
+    """Make sure that a memory is there before one is made by looking.
+
+    Raises:
+        NotFoundError: When there is none.
+    """
+    if "://" in place:
+        return _refuse_missing_schema(place)
+    path = Path(place)
+    if place == _IN_PROCESS:
+        raise NotFoundError("a memory in memory is empty whenever it is opened: name a file or a URL")
+    if path.is_dir():
+        raise NotFoundError(f"{place!r} is a folder; name the file in it")
+    if not path.exists():
+        raise NotFoundError(f"there is no file {place!r}{near_path(path)}")
+    if path.is_file() and path.stat().st_size == 0:
+        raise NotFoundError(f"the file {place!r} is empty: there is no memory in it")
+    return None
+
+
+def near_path(path: Path) -> str:
+    """A hint at files beside a path that have names like it, or at what is missing of the path itself."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"; nor is there a folder {str(folder)!r}"
+    try:
+        names = [p.name for p in folder.iterdir() if p.is_file() and not p.name.endswith(("-wal", "-shm"))]
+    except OSError:
+        return ""
+    return near(path.name, names, "beside it there is {}", cutoff=0.75)  # endings make all names a little alike
+
+
+def _refuse_missing_schema(url: str) -> None:
+    """The same for a database: what cannot be asked here, the store itself will complain of."""
+    if url.partition("://")[0] not in ("postgresql", "postgres"):
+        return
+    try:
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    except ImportError:
+        return
+    try:
+        told = conninfo_to_dict(url)
+        options = str(told.get("options", ""))
+        if "search_path" not in options:
+            options = f"{options} -c search_path=rmm".strip()
+        with psycopg.connect(make_conninfo(url, options=options, connect_timeout=5)) as connection:
+            row = connection.execute(
+                "SELECT EXISTS (SELECT FROM pg_tables WHERE tablename = 'schema_version' AND schemaname ="
+                " trim(split_part(current_setting('search_path'), ',', 1), ' \"'))"
+            ).fetchone()
+    except psycopg.Error:
+        return
+    if row == (False,):
+        raise NotFoundError(f"there is no memory in the database at {shown(url)}")
+
+
+_IN_PROCESS = ":memory:"
