@@ -23,6 +23,7 @@ import bisect
 import json
 import re
 from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rmm_core.errors import ReplyError
@@ -58,6 +59,9 @@ _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’"}
 _LINE_END = re.compile(r"\)[ \t`*.;,]*$", re.M)
 _REMARK = re.compile(r"\)(?=[ \t]{1,4}(?:#|//|[-–—(]|because\b))", re.I)
 _TRIES = 20  # closing quotes that are tried for one opening one
+
+# A number too long to be a turn costs its entry at most, never the document or the time to read it.
+_DECODER = json.JSONDecoder(parse_int=lambda n: int(n) if len(n) < 10 else None, parse_constant=str, strict=False)
 
 
 def parse_extraction(reply: str, turns: Container[int]) -> Extraction:
@@ -160,13 +164,11 @@ def _entries(text: str) -> tuple[list[Any], bool]:
 
 def _strict(text: str) -> Iterator[tuple[int, int, list[Any], bool]]:
     """Strict JSON with entries in it: where it stands, the entries, and whether it is a whole reply."""
-    # A number too long to be a turn costs its entry at most, never the document or the time to read it.
-    decoder = json.JSONDecoder(parse_int=lambda n: int(n) if len(n) < 10 else None, parse_constant=str, strict=False)
     at, work = 0, 0
     while (start := _JSON.search(text, at)) and work < _WORK:
         at = start.end()
         try:
-            value, end = decoder.raw_decode(text, start.start())
+            value, end = _DECODER.raw_decode(text, start.start())
         except json.JSONDecodeError as error:
             work += _ATTEMPT + error.pos - start.start()
             continue
@@ -232,6 +234,9 @@ def _repaired(text: str, done: list[tuple[int, int]]) -> Iterator[tuple[int, int
 def _repair(piece: str) -> Any:
     from json_repair import loads
 
+    for ending in ("}", "]}"):  # cut off behind its last word: no guesses are needed, which do not know every escape
+        with suppress(json.JSONDecodeError):
+            return _DECODER.decode(piece.rstrip(" \t\r\n,") + ending)
     try:
         return loads(piece, skip_json_loads=True)
     except Exception:  # a heuristic parser met garbage: whatever it says, there is no entry here
