@@ -12,23 +12,27 @@ from rmm_core.errors import ConfigError, InputError
 from rmm_core.protocols import LLM, Embedder
 from rmm_core.types import Attachment, Message
 
+_LONGEST_ID = 512  # bytes: a user, a session and a key must fit into one row of an index of PostgreSQL's
+
 
 def checked_id(value: str, name: str) -> str:
     """``value`` when it can name a user or a session.
 
     Raises:
-        InputError: When it is no string, blank, or holds what no database can keep.
+        InputError: When it is no string, blank, too long, or holds what no database can keep.
     """
     if not isinstance(value, str):
         raise InputError(f"{name} is a string; got {type(value).__name__}")
     if not value.strip():
         raise InputError(f"{name} is blank; there is no default one")
     try:
-        value.encode()
+        size = len(value.encode())
     except UnicodeEncodeError as error:
         raise InputError(f"{name} holds half a character: {error}") from error
     if "\x00" in value:
         raise InputError(f"{name} holds a NUL character")
+    if size > _LONGEST_ID:
+        raise InputError(f"{name} is {size} bytes long, and {_LONGEST_ID} is the most: use a hash of it")
     return value
 
 
@@ -96,10 +100,18 @@ def checked_message(message: Any) -> Message:
         message,
         text=checked_text(message.text, "a message's text"),
         speaker=checked_text(message.speaker, "a speaker"),
-        key=checked_text(message.key, "a message's key"),
-        attachments=tuple(replace(a, caption=checked_text(a.caption, "a caption")) for a in message.attachments),
+        key=checked_id(message.key, "a message's key") if message.key else "",
+        attachments=tuple(_checked_attachment(a) for a in message.attachments),
         at=None if message.at is None else aware(message.at),
     )
+
+
+def _checked_attachment(attachment: Attachment) -> Attachment:
+    texts = {name: checked_text(getattr(attachment, name), f"an attachment's {name}") for name in _ATTACHED}
+    return replace(attachment, **texts)
+
+
+_ATTACHED = ("kind", "uri", "caption")
 
 
 def aware(at: Any) -> datetime:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from rmm_core.errors import InputError
@@ -63,10 +63,13 @@ def parse_lines(lines: Iterable[str]) -> UserContent:
                 turns += of_session
             else:
                 memories.append(_memory(content["memory"]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise InputError(f"line {number} is not of an export: {type(error).__name__}: {error}") from error
     if not user_id:
         raise InputError(f"this is no export: its first line should name the format {FORMAT!r}")
+    for kind, names in (("session", [s.id for s in sessions]), ("memory", [m.id for m in memories])):
+        if len(set(names)) < len(names):
+            raise InputError(f"a {kind} comes twice")
     return UserContent(user_id, tuple(sessions), tuple(turns), tuple(memories))
 
 
@@ -97,12 +100,14 @@ def _plain(value: Any) -> str:
 
 def _session(d: dict[str, Any], turns: list[Turn]) -> Session:
     session = Session(**d | {"started_at": _time(d["started_at"]), "last_at": _time(d["last_at"])})
-    _expect(session, str, "user_id", "id", "user_name", "agent_name", "error")
-    _expect(session, int, "turns", "reflected", "attempts", "ended")
+    _expect(session, str, "user_id", "user_name", "agent_name", "error")
+    _expect(session, int, "turns", "reflected", "attempts")
+    _expect(session, bool, "ended")
+    checked_id(session.id, "a session's id")
     places = [t.index for t in turns]
     if any(t.session_id != session.id for t in turns) or len(set(places)) != len(places):
         raise InputError("turns of another session, or two at one place")
-    if not 0 <= session.reflected <= session.turns < 2**31 or not all(0 <= p < session.turns for p in places):
+    if not session.reflected <= session.turns or not all(p < session.turns for p in places):
         raise InputError("turns are numbered from 0 and counted in the session")
     return session
 
@@ -110,7 +115,8 @@ def _session(d: dict[str, Any], turns: list[Turn]) -> Session:
 def _turn(d: dict[str, Any]) -> Turn:
     turn = Turn(**d | {"at": _time(d["at"]), "attachments": tuple(Attachment(**a) for a in d["attachments"])})
     _expect(turn, str, "session_id", "speaker", "text")
-    _expect(turn, int, "index", "from_memory")
+    _expect(turn, int, "index")
+    _expect(turn, bool, "from_memory")
     for attachment in turn.attachments:
         _expect(attachment, str, "kind", "uri", "caption")
     if turn.role not in ("user", "agent"):
@@ -129,10 +135,13 @@ def _memory(d: dict[str, Any]) -> Memory:
             "cited_at": _time(d["cited_at"]) if d.get("cited_at") else None,
         }
     )
-    _expect(memory, str, "id", "user_id", "summary")
+    _expect(memory, str, "user_id", "summary")
+    checked_id(memory.id, "a memory's id")
     for ref in memory.evidence:
-        _expect(ref, str, "session_id")
         _expect(ref, int, "index")
+        checked_id(ref.session_id, "a session's id")
+    if len(set(memory.evidence)) < len(memory.evidence):
+        raise InputError("a memory rests on a turn twice")
     for revision in memory.history:
         _expect(revision, str, "summary")
     if memory.kind not in ("topic", "unfiled"):
@@ -142,12 +151,16 @@ def _memory(d: dict[str, Any]) -> Memory:
 
 def _expect(value: object, kind: type, *names: str) -> None:
     for name in names:
-        if not isinstance(getattr(value, name), kind):
-            raise InputError(f"{name} is {getattr(value, name)!r}")
+        held = getattr(value, name)
+        if type(held) is not kind or (kind is int and not 0 <= held < 2**31):
+            raise InputError(f"{name} is {held!r}")
+        if kind is str:
+            held.encode()
 
 
 def _time(text: str) -> datetime:
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise InputError(f"the time {text!r} has no timezone")
+    at.astimezone(UTC)  # near the ends of time it has none
     return at
