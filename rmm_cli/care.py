@@ -64,7 +64,8 @@ def stats(at: Opening, out: Output) -> None:
     """How the whole memory stands: counts, size, what was learned, and whether it serves."""
     with at.memory() as memory:
         found = _counts(memory) | {"bytes": _bytes(at.place), "store": at.shown}
-        learners = [_learner(memory, user_id) for user_id in _of_each_learner(memory)]
+        with out.waiting("Learning the log anew ..."):
+            learners = [_learner(memory, user_id) for user_id in _of_each_learner(memory)]
     if out.json:
         return out.document({**found, "learners": learners})
     out.line(found["store"])

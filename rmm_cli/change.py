@@ -11,7 +11,7 @@ import typer
 from rmm_cli.finding import known_memory, known_user
 from rmm_cli.look import User
 from rmm_cli.models import NoEmbedder, Watched
-from rmm_cli.opening import Opening, near_path
+from rmm_cli.opening import Opening, is_there, near_path
 from rmm_cli.output import Column, Output
 from rmm_cli.text import minute, plural
 from rmm_core import ConfigError, InputError, NotFoundError, ReflectionReport, ReflectiveMemory
@@ -20,7 +20,7 @@ from rmm_core.types import Erasure
 
 AnyUser = Annotated[str | None, typer.Argument(metavar="USER", help="Whose; everybody's when left out.")]
 
-_RECEIPT = ("sessions", "turns", "memories", "answers", "learners")
+_RECEIPT = {"sessions": "session", "turns": "turn", "memories": "memory", "answers": "answer", "learners": "learner"}
 
 
 def import_(
@@ -35,6 +35,7 @@ def import_(
     embedder = at.embedder()
     if isinstance(embedder, NoEmbedder):
         embedder.embed([])
+    known = "://" in at.place or is_there(Path(at.place))
     with at.memory(embedder=embedder) as memory:
         user_id = memory.import_user(lines, user_id=name)
         status = memory.status(user_id)
@@ -42,15 +43,15 @@ def import_(
     if out.json:
         return out.document({"user_id": user_id, "sessions": len(status.sessions), **counts})
     held = f"{plural(status.topics, 'topic')}, {status.unfiled:,} unfiled, {plural(status.turns, 'turn')}"
-    return out.line(f"user {user_id!r}: {held}, in {at.shown}")
+    return out.line(f"user {user_id!r}: {held}, in {'' if known else 'the new memory '}{at.shown}")
 
 
 def _read(file: Path) -> list[str]:
     try:
-        content = sys.stdin.buffer.read() if str(file) == "-" else file.expanduser().read_bytes()
+        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         return content.decode().split("\n")
     except FileNotFoundError as error:
-        raise NotFoundError(f"there is no file {str(file)!r}{near_path(file.expanduser())}") from error
+        raise NotFoundError(f"there is no file {str(file)!r}{near_path(file)}") from error
     except OSError as error:
         raise InputError(f"cannot read {str(file)!r}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -92,14 +93,14 @@ def _confirm(out: Output, question: str, yes: bool) -> None:
     Raises:
         InputError: When the answer is no, or there is nobody to ask.
     """
-    if not yes and not sys.stdin.isatty():
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
         raise InputError("nothing was deleted: there is nobody to ask; say --yes")
     if not yes and not out.confirms(question):
         raise InputError("nothing was deleted")
 
 
 def _receipt(out: Output, receipt: Erasure) -> None:
-    counts = ", ".join(f"{name} {getattr(receipt, name):,}" for name in _RECEIPT)
+    counts = ", ".join(plural(getattr(receipt, many), one, many) for many, one in _RECEIPT.items())
     out.line(f"deleted of user {receipt.user_id!r} at {minute(receipt.at)} UTC: {counts}")
 
 

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from rmm_cli.models import API_KEY, DEFAULT, embedder, language_model
-from rmm_cli.opening import KEY, STORE, Opening
+from rmm_cli.opening import KEY, STORE, Opening, is_there
 from rmm_cli.output import Output
 from rmm_core import RMMError
 
@@ -102,7 +102,7 @@ class StoreCommand(TyperCommand):
         given = [v for p in arguments if isinstance(v := values.get(str(p.name)), str)]
         if len(given) < sum(p.required for p in arguments):
             return True
-        return len(given) < len(arguments) and "://" not in given[0] and not Path(given[0]).exists()
+        return len(given) < len(arguments) and "://" not in given[0] and not is_there(Path(given[0]))
 
 
 def opened(

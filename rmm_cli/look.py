@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rmm_cli.finding import known_memory, known_user
-from rmm_cli.opening import Opening
+from rmm_cli.opening import Opening, is_there
 from rmm_cli.output import Column, Output
 from rmm_cli.text import day, minute, plural
 from rmm_core import InputError, Memory, ReflectiveMemory, Turn, UserStatus
@@ -99,9 +101,9 @@ def entry(memory: Memory) -> list[str]:
 
 
 def rests_on(memory: ReflectiveMemory, found: Memory) -> list[Turn]:
-    """The turns that a memory rests on."""
-    turns = memory.store.turns_at(found.user_id, found.evidence)
-    return [turns[ref] for ref in found.evidence if ref in turns]
+    """The turns that a memory rests on, in the order they were said in."""
+    turns = memory.store.turns_at(found.user_id, found.evidence).values()
+    return sorted(turns, key=lambda turn: (turn.at, turn.ref))
 
 
 def history(
@@ -143,19 +145,28 @@ def export(
     """Everything kept of a user, as JSON lines that 'rmm import' reads."""
     with at.memory() as memory:
         lines = memory.export_user(known_user(memory, user))
-        if to is None:
+        if to is None or str(to) == "-":
             for line in lines:
                 out.raw(line)
             return
-        to = to.expanduser()
-        if to.exists() and Path(at.place).exists() and to.samefile(at.place):
-            raise InputError(f"{str(to)!r} is the memory itself; name another file")
-        try:
-            with to.open("w", encoding="utf-8") as file:
-                count = sum(file.write(f"{line}\n") > 0 for line in lines)
-        except OSError as error:
-            raise InputError(f"cannot write {str(to)!r}: {error.strerror or error}") from error
+        whole = list(lines)  # before an earlier file is lost for a half of one
+    _write(to, whole, at.place)
     if out.json:
-        out.document({"user_id": user, "file": str(to), "lines": count})
+        out.document({"user_id": user, "file": str(to), "lines": len(whole)})
     else:
-        out.note(f"{plural(count, 'line')} in {to}")
+        out.note(f"{plural(len(whole), 'line')} in {to}")
+
+
+def _write(file: Path, lines: list[str], store: str) -> None:
+    """Write lines into a file; a new one nobody but its owner can read.
+
+    Raises:
+        InputError: When it cannot be written.
+    """
+    try:
+        if is_there(file) and is_there(Path(store)) and file.samefile(store):
+            raise InputError(f"{str(file)!r} is the memory itself; name another file")
+        with open(file, "w", encoding="utf-8", newline="\n", opener=partial(os.open, mode=0o600)) as writing:
+            writing.writelines(f"{line}\n" for line in lines)
+    except OSError as error:
+        raise InputError(f"cannot write {str(file)!r}: {error.strerror or error}") from error

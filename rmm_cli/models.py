@@ -144,4 +144,4 @@ def _quieten() -> None:
     logging.getLogger("transformers").setLevel(logging.ERROR)
 
 
-_AT_ONCE = 128
+_AT_ONCE = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,7 +41,11 @@ class Opening:
     @property
     def place(self) -> str:
         """Where it is, as the core takes it."""
-        return self.store if "://" in self.store or self.store == _IN_PROCESS else str(Path(self.store).expanduser())
+        if "://" in self.store or self.store == _IN_PROCESS:
+            return self.store
+        with suppress(RuntimeError):  # of a user who has no home, or is none
+            return str(Path(self.store).expanduser())
+        return self.store
 
     @property
     def shown(self) -> str:
@@ -113,21 +117,29 @@ def refuse_missing(place: str) -> None:
     path = Path(place)
     if place == _IN_PROCESS:
         raise NotFoundError("a memory in memory is empty whenever it is opened: name a file or a URL")
+    if not is_there(path):
+        raise NotFoundError(f"there is no file {place!r}{near_path(path)}")
     if path.is_dir():
         raise NotFoundError(f"{place!r} is a folder; name the file in it")
-    if not path.exists():
-        raise NotFoundError(f"there is no file {place!r}{near_path(path)}")
     if path.is_file() and path.stat().st_size == 0:
         raise NotFoundError(f"the file {place!r} is empty: there is no memory in it")
     return None
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is a file, as far as it can be told: not behind a locked door, nor for a name no file can have."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def near_path(path: Path) -> str:
     """A hint at files beside a path that have names like it, or at what is missing of the path itself."""
     folder = path.parent
-    if not folder.is_dir():
-        return f"; nor is there a folder {str(folder)!r}"
     try:
+        if not folder.is_dir():
+            return f"; nor is there a folder {str(folder)!r}"
         names = [p.name for p in folder.iterdir() if p.is_file() and not p.name.endswith(("-wal", "-shm"))]
     except OSError:
         return ""

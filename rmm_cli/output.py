@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,6 +164,10 @@ class Output:
         with Progress(*columns, console=self._err, transient=True, disable=not self._err.is_terminal) as bar:
             bar.add_task(what, total=total)
             yield bar
+
+    def waiting(self, why: str) -> AbstractContextManager[object]:
+        """Say why it takes a while, as long as it does."""
+        return self._err.status(Text(why)) if self._err.is_terminal else nullcontext()
 
     def confirms(self, question: str) -> bool:
         """Whether the person at the terminal agrees."""

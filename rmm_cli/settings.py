@@ -26,7 +26,8 @@ def configuration(settings: Sequence[str]) -> RMMConfig:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if name not in names:
-            raise typer.BadParameter(f"there is no setting {name!r}{near(name, names)}", param_hint="--set")
+            hint = near(name, names) or f"; there are {', '.join(sorted(names))}"
+            raise typer.BadParameter(f"there is no setting {name!r}{hint}", param_hint="--set")
         if not equals:
             raise typer.BadParameter(f"give {name} a value: --set {name}=...", param_hint="--set")
         given[name] = _typed(name, hints[name], value)

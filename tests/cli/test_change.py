@@ -19,7 +19,7 @@ def known(rmm, place):
 def test_an_export_is_imported_into_a_memory_that_is_made_for_it(rmm, bank, tmp_path):
     rmm("export", bank, "ann", "-o", tmp_path / "ann.jsonl")
     done = rmm("import", tmp_path / "new.db", tmp_path / "ann.jsonl")
-    assert done.stdout == f"user 'ann': 1 topic, 2 unfiled, 4 turns, in {tmp_path / 'new.db'}\n"
+    assert done.stdout == f"user 'ann': 1 topic, 2 unfiled, 4 turns, in the new memory {tmp_path / 'new.db'}\n"
     for command in (("show", "ann", "--turns"), ("history", "ann", known(rmm, bank))):
         here, there = (rmm(command[0], place, *command[1:], "--json").stdout for place in (bank, tmp_path / "new.db"))
         assert here == there
@@ -56,7 +56,7 @@ def test_what_is_no_export_makes_no_memory(rmm, tmp_path, content, complaint):
 def test_forgetting_gives_a_receipt(rmm, bank):
     done = rmm("forget", bank, "ann", "--yes")
     assert done.stdout.startswith("deleted of user 'ann' at ")
-    assert done.stdout.endswith(" UTC: sessions 2, turns 4, memories 3, answers 1, learners 0\n")
+    assert done.stdout.endswith(" UTC: 2 sessions, 4 turns, 3 memories, 1 answer, 0 learners\n")
     receipt = json.loads(rmm("forget", bank, "bob", "--yes", "--json").stdout)
     assert (receipt["user_id"], receipt["sessions"], receipt["turns"]) == ("bob", 1, 2)
     assert listed(rmm, bank) == []

@@ -1,6 +1,7 @@
 """users, show, history, export: what is there, for people and for programs, on both databases."""
 
 import json
+import re
 from datetime import datetime
 
 import pytest
@@ -10,6 +11,14 @@ from tests.cli.conftest import HOSTILE
 
 def summary(rmm, bank, user="ann"):
     return {m["summary"]: m["id"] for m in json.loads(rmm("show", bank, user, "--json").stdout)}
+
+
+TERMINAL = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "300"}  # what rich takes for one
+
+
+def without_styles(text):
+    """A terminal's output without what is ours: bold and dim, ``NO_COLOR`` leaves nothing else."""
+    return re.sub(r"\x1b\[[012]m", "", text)
 
 
 MOVED = "Ann lives in Vienna, before in Graz."
@@ -39,6 +48,20 @@ def test_users_are_listed_with_what_is_kept_of_them(rmm, bank):
 def test_who_declined_is_listed_so(rmm, db, at):
     at().set_consent("bob", False)
     assert "no" in rmm("users", db).stdout.splitlines()[2].split()
+
+
+def test_a_terminal_gets_the_summary_below_the_row_and_every_line_in_its_width(rmm, db):
+    env = TERMINAL | {"COLUMNS": "60"}
+    lines = without_styles(rmm("show", db, "ann", "--kind", "topic", env=env).stdout).splitlines()
+    assert lines[0].split() == "memory kind created updated turns".split()
+    assert (lines[1].split()[1], lines[2]) == ("topic", f"  {MOVED}")
+    for command in (
+        ("users", db),
+        ("show", db, "ann", "--turns"),
+        ("stats", db),
+        ("ask", db, "ann", "Graz?", "--explain"),
+    ):
+        assert max(map(len, without_styles(rmm(*command, env=env).stdout).splitlines())) <= 60
 
 
 def test_a_users_memories_are_rows(rmm, bank):
@@ -119,10 +142,13 @@ def test_an_id_that_fits_several_memories_or_none_is_an_error(rmm, db, at, monke
 
 def test_an_export_is_what_the_memory_exports(rmm, db, at, tmp_path):
     lines = list(at().export_user("ann"))
-    assert rmm("export", db, "ann").stdout.splitlines() == lines
+    assert (
+        rmm("export", db, "ann").stdout.splitlines() == rmm("export", db, "ann", "-o", "-").stdout.splitlines() == lines
+    )
     done = rmm("export", db, "ann", "-o", tmp_path / "ann.jsonl")
     assert (done.stdout, done.stderr) == ("", f"6 lines in {tmp_path / 'ann.jsonl'}\n")
     assert (tmp_path / "ann.jsonl").read_text(encoding="utf-8").splitlines() == lines
+    assert (tmp_path / "ann.jsonl").stat().st_mode & 0o077 == 0
     done = rmm("export", db, "ann", "-o", tmp_path / "ann.jsonl", "--json")
     assert json.loads(done.stdout) == {"user_id": "ann", "file": str(tmp_path / "ann.jsonl"), "lines": 6}
 
@@ -140,7 +166,8 @@ def test_an_unknown_user_is_an_error_that_names_near_ones(rmm, bank, command):
     assert "'rmm users' lists them" in rmm(command, bank, "zoe", code=1).stderr
 
 
-def test_hostile_text_prints_as_text(rmm, open_memory, tmp_path):
+@pytest.mark.parametrize("env", [{}, TERMINAL], ids=["pipe", "terminal"])
+def test_hostile_text_prints_as_text(rmm, open_memory, tmp_path, env):
     memory = open_memory()
     with memory.chat(HOSTILE, session_id="s\x1b[0m", user_name="[bold]Eve") as chat:
         chat.record(f"My cat is called {HOSTILE}.", "Noted.")
@@ -154,11 +181,16 @@ def test_hostile_text_prints_as_text(rmm, open_memory, tmp_path):
         embeds,
         (*embeds, "--explain"),
     ):
-        done = rmm(*command)
-        assert r"[red]no[/red] \x1b[31mred\x07 \u202egnp.exe\x9b2J" in done.stdout
-        assert not {"\x1b", "\x07", "\u202e", "\x9b"} & {*done.stdout}
-        assert not any(line.startswith("error:") for line in done.stdout.splitlines())
-        as_json = rmm(*command, "--json").stdout
+        seen = without_styles(rmm(*command, env=env).stdout)
+        assert r"[red]no[/red] \x1b[31mred\x07 \u202egnp.exe\x9b2J" in seen
+        assert not {"\x1b", "\x07", "\u202e", "\x9b"} & {*seen}
+        assert not any(line.startswith("error:") for line in seen.splitlines())
+        as_json = rmm(*command, "--json", env=env).stdout
         assert not {"\x1b", "\x07", "\u202e", "\x9b"} & {*as_json}
         assert json.dumps(HOSTILE, ensure_ascii=True)[1:-1] in json.dumps(json.loads(as_json))
+    lines = rmm("export", db, HOSTILE, env=TERMINAL).stdout
+    assert not {"\x1b", "\x07", "\u202e", "\x9b"} & {*lines}
+    assert [json.loads(line) for line in lines.splitlines()] == [
+        json.loads(line) for line in memory.export_user(HOSTILE)
+    ]
     assert r"there is no user '\x1b[2J" in rmm("show", db, "\x1b[2J", code=1).stderr

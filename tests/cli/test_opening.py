@@ -53,6 +53,8 @@ def test_a_typing_error_in_a_path_makes_no_file(rmm, db, command, monkeypatch):
         ("nowhere/memory.db", "there is no file 'nowhere/memory.db'; nor is there a folder 'nowhere'"),
         (".", "'.' is a folder; name the file in it"),
         ("other.db", "there is no file 'other.db'"),
+        ("~nobody-of-that-name/memory.db", "nor is there a folder '~nobody-of-that-name'"),
+        ("m" * 300, "there is no file 'mmm"),
         ("empty.db", "the file 'empty.db' is empty: there is no memory in it"),
         ("text.db", "cannot use 'text.db' as a memory: it is encrypted, or no SQLite file at all."),
         ("foreign.db", "this SQLite file was not written by reflective-memory"),
@@ -149,6 +151,7 @@ def test_the_memory_may_stand_in_the_environment(rmm, db, monkeypatch, tmp_path)
     other = fill(tmp_path / "other.db")
     assert rmm("forget", other, "ann", "--yes").stdout
     assert "bob" in rmm("reflect", other).stdout  # a file that is there is no user
+    assert "there is no user 'mmm" in rmm("reflect", "m" * 300, code=1).stderr
     assert "there is no user 'othr.db'" in rmm("show", "othr.db", code=1).stderr
 
 
@@ -301,6 +304,7 @@ def test_settings_are_read_as_their_types_say():
     ("setting", "complaint"),
     [
         ("top_n=3", "there is no setting 'top_n'; did you mean 'top_m' or 'top_k'?"),
+        ("x=3", "there is no setting 'x'; there are anchor, attribution, "),
         ("top_m", "give top_m a value"),
         ("top_m=3.5", "top_m is a whole number; got '3.5'"),
         ("duels=often", "duels is a number; got 'often'"),
