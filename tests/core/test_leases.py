@@ -79,7 +79,7 @@ async def test_a_cancelled_reflection_gives_the_session_back(open_memory):
 def test_a_reflection_that_nobody_drives_any_more_gives_the_session_back(open_memory):
     memory = open_memory(ScriptedLLM(), config=ALONE)
     talk(memory)
-    reflecting = memory.sessions.reflecting("ann", "s1")
+    reflecting = next(memory.sessions.reflecting("ann", "s1")).flow  # what its span is about
     for _ in range(2):  # up to where the session is held
         request = next(reflecting)
         request.function()
