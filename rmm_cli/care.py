@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rmm_cli.counts import counted
 from rmm_cli.opening import Opening
 from rmm_cli.output import Column, Output
 from rmm_cli.text import plural, size
@@ -84,17 +85,11 @@ _COUNTED = ("users", "sessions", "pending", "turns", "topics", "unfiled", "decli
 
 
 def _counts(memory: ReflectiveMemory) -> dict[str, Any]:
-    counts = dict.fromkeys(_COUNTED, 0)
-    for user_id in memory.users():
-        status = memory.status(user_id)
-        counts["users"] += 1
-        counts["sessions"] += len(status.sessions)
-        counts["pending"] += len(status.pending)
-        counts["turns"] += status.turns
-        counts["topics"] += status.topics
-        counts["unfiled"] += status.unfiled
-        counts["declined"] += not status.consents
-    return counts
+    users = [counted(memory, user_id) for user_id in memory.users()]
+    sums = {
+        name: sum(getattr(c, name) for c in users) for name in ("sessions", "pending", "turns", "topics", "unfiled")
+    }
+    return {"users": len(users), **sums, "declined": sum(not c.consents for c in users)}
 
 
 def _bytes(place: str) -> int | None:

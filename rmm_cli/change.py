@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rmm_cli.counts import counted
 from rmm_cli.finding import known_memory, known_user
 from rmm_cli.look import User
 from rmm_cli.models import NoEmbedder, Watched
@@ -38,12 +39,10 @@ def import_(
     known = "://" in at.place or is_there(Path(at.place))
     with at.memory(embedder=embedder) as memory:
         user_id = memory.import_user(lines, user_id=name)
-        status = memory.status(user_id)
-    counts = {"topics": status.topics, "unfiled": status.unfiled, "turns": status.turns}
+        counts = counted(memory, user_id)
     if out.json:
-        return out.document({"user_id": user_id, "sessions": len(status.sessions), **counts})
-    held = f"{plural(status.topics, 'topic')}, {status.unfiled:,} unfiled, {plural(status.turns, 'turn')}"
-    return out.line(f"user {user_id!r}: {held}, in {'' if known else 'the new memory '}{at.shown}")
+        return out.document(counts)
+    return out.line(f"user {user_id!r}: {counts.held}, in {'' if known else 'the new memory '}{at.shown}")
 
 
 def _read(file: Path) -> list[str]:
@@ -71,8 +70,7 @@ def forget(
     with at.memory() as memory:
         if memory_id is not None:
             return _forget_one(memory, out, user, known_memory(memory, user, memory_id), yes)
-        status = memory.status(known_user(memory, user))
-        held = f"{plural(status.topics + status.unfiled, 'memory', 'memories')} and {plural(status.turns, 'turn')}"
+        held = counted(memory, known_user(memory, user)).held
         _confirm(out, f"Delete {held} of user {user!r} in {at.shown}, for good?", yes)
         receipt = memory.forget_user(user)
     return out.document(receipt) if out.json else _receipt(out, receipt)

@@ -7,15 +7,16 @@ from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from rmm_cli.counts import UserCounts, counted
 from rmm_cli.finding import known_memory, known_user
 from rmm_cli.opening import Opening, is_there
 from rmm_cli.output import Column, Output
 from rmm_cli.text import day, minute, plural
-from rmm_core import InputError, Memory, ReflectiveMemory, Turn, UserStatus
+from rmm_core import InputError, Memory, ReflectiveMemory, Turn
 
 User = Annotated[str, typer.Argument(metavar="USER", help="Whose memory.")]
 
@@ -30,34 +31,20 @@ class KindOption(StrEnum):
 def users(at: Opening, out: Output) -> None:
     """Who is remembered: topics, unfiled turns, turns said, sessions that wait to be reflected, consent, last seen."""
     with at.memory() as memory:
-        found = [memory.status(user_id) for user_id in memory.users()]
+        found = [counted(memory, user_id) for user_id in memory.users()]
     if out.json:
-        return out.document([_user(status) for status in found])
+        return out.document(found)
     if not found:
         return out.note(f"no users yet in {at.shown}")
     figures = [Column(name, number=True) for name in ("topics", "unfiled", "turns", "pending")]
     columns = [Column("user", whole=True), *figures, Column("consent"), Column("last seen (UTC)", whole=True)]
-    return out.table(columns, [_user_row(status) for status in found])
+    return out.table(columns, [_row(counts) for counts in found])
 
 
-def _user(status: UserStatus) -> dict[str, Any]:
-    return {
-        "user_id": status.user_id,
-        "topics": status.topics,
-        "unfiled": status.unfiled,
-        "turns": status.turns,
-        "sessions": len(status.sessions),
-        "pending": len(status.pending),
-        "consents": status.consents,
-        "last_seen": max((s.last_at for s in status.sessions), default=None),
-    }
-
-
-def _user_row(status: UserStatus) -> list[str]:
-    user = _user(status)
-    seen = minute(user["last_seen"]) if user["last_seen"] else "-"
-    counts = [f"{user[name]:,}" for name in ("topics", "unfiled", "turns", "pending")]
-    return [status.user_id, *counts, "yes" if status.consents else "no", seen]
+def _row(c: UserCounts) -> list[str]:
+    seen = "-" if c.last_seen is None else minute(c.last_seen)
+    figures = [f"{count:,}" for count in (c.topics, c.unfiled, c.turns, c.pending)]
+    return [c.user_id, *figures, "yes" if c.consents else "no", seen]
 
 
 def show(

@@ -34,9 +34,12 @@ def on_terminal(*arguments, columns=80, keys=b""):
     """Everything a terminal of that width sees of ``rmm``, and the exit code."""
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, columns))
-    environment = {"TERM": "xterm", "COLUMNS": str(columns)}
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), slave)
-    running = process(*arguments, env=environment, **streams, preexec_fn=lambda: os.login_tty(0))
+    running = subprocess.Popen(
+        [sys.executable, "-c", "import os, rmm_cli; os.login_tty(0); rmm_cli.run()", *map(str, arguments)],
+        cwd=ROOT,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": str(columns)},
+        **dict.fromkeys(("stdin", "stdout", "stderr"), slave),
+    )
     os.close(slave)
     seen, pressed = b"", False
     while select.select([master], [], [], 60)[0]:
