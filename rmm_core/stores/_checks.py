@@ -11,9 +11,8 @@ from datetime import datetime
 
 from rmm_core import errors
 from rmm_core.checkup import Finding, FindingKind
-from rmm_core.stores._rows import SESSION_COLUMNS, session_of, time_text
+from rmm_core.stores._rows import time_text
 from rmm_core.stores._sql import Sql
-from rmm_core.types import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,22 +152,21 @@ def outdated(place: str, held: int, known: int) -> Iterator[Finding]:
 def waiting(db: Sql, idle_since: datetime) -> Iterator[Finding]:
     """Sessions with turns the bank does not know that ended, fell silent, or could not be reflected."""
     rows = db.execute(
-        f"SELECT {SESSION_COLUMNS} FROM sessions WHERE reflected < turns AND (ended OR last_at < ? OR attempts > 0)"
-        " AND user_id NOT IN (SELECT user_id FROM declined) ORDER BY user_id, started_at, id",
+        "SELECT user_id, id, turns - reflected, attempts, error FROM sessions WHERE reflected < turns"
+        " AND (ended OR last_at < ? OR attempts > 0) AND user_id NOT IN (SELECT user_id FROM declined)"
+        " ORDER BY user_id, started_at, id",
         (time_text(idle_since),),
     )
-    for session in map(session_of, rows):
-        what = f"turns of session {session.id!r} that were not reflected yet: {session.turns - session.reflected}"
-        yield Finding("pending", session.user_id, f"{what}{_failures(session)}", "call reflect_pending()", False)
+    for user_id, session_id, count, attempts, error in rows:
+        what = f"turns of session {session_id!r} that were not reflected yet: {count}"
+        failed = f"; failed attempts: {attempts}{_kind(error)}" if attempts else ""
+        yield Finding("pending", user_id, f"{what}{failed}", "call reflect_pending()", repairable=False)
 
 
-def _failures(session: Session) -> str:
-    """How often a reflection failed, and with which error; its message may hold what a user or a model said."""
-    if not session.attempts:
-        return ""
-    name = session.error.partition(":")[0]
-    last = f", the last time with {name}" if isinstance(getattr(errors, name, None), type) else ""
-    return f"; failed attempts: {session.attempts}{last}"
+def _kind(error: str) -> str:
+    """With what kind of error a reflection failed; its message may hold what a user or a model said."""
+    name = error.partition(":")[0]
+    return f", the last time with {name}" if isinstance(getattr(errors, name, None), type) else ""
 
 
 def learners(db: Sql) -> list[str]:
