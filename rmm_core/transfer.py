@@ -149,7 +149,7 @@ def _memory(d: dict[str, Any]) -> Memory:
     return memory
 
 
-def _expect(value: object, kind: type, *names: str) -> None:
+def _expect(value: object, kind: type[Any], *names: str) -> None:
     for name in names:
         held = getattr(value, name)
         if type(held) is not kind or (kind is int and not 0 <= held < 2**31):
