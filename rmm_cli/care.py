@@ -21,6 +21,7 @@ _COMMANDS = {
     "call repair()": "rmm doctor --repair",
     "call reembed()": "rmm reembed",
     "call reflect_pending()": "rmm reflect",
+    "export_user()": "rmm export",
 }
 
 
