@@ -7,6 +7,7 @@ import webbrowser
 from contextlib import suppress
 from os import PathLike
 
+from rmm_cli.text import printable
 from rmm_core import MissingDependencyError, ReflectiveMemory
 
 
@@ -31,7 +32,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise MissingDependencyError("the page that shows a memory", "cli") from error
     with listening(memory, port=port, write=write, store_name=store_name) as server:
-        sys.stdout.write(f"{store_name} is shown at {server.url}\nStop with Ctrl+C.\n")
+        sys.stdout.write(f"{printable(store_name)} is shown at {server.url}\nStop with Ctrl+C.\n")
         sys.stdout.flush()
         if browser:
             webbrowser.open(server.url)

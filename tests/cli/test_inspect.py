@@ -6,7 +6,10 @@ import http.client
 import json
 import logging
 import re
+import signal
+import sys
 import threading
+import urllib.request
 from html.parser import HTMLParser
 from importlib.resources import files
 
@@ -25,6 +28,7 @@ from rmm_core import (
     StoreError,
 )
 from rmm_core.testing import HashEmbedder
+from tests.cli.conftest import process
 from tests.cli.inspect_world import HOSTILE, HOSTILE_IDS, PORT, Client, hostile_bank
 
 READS = [("/", {}), ("/api/users", {"start": 0}), ("/api/user", {"user": "ann"}), ("/api/learning", {"user": "ann"})]
@@ -454,8 +458,19 @@ def test_serving_prints_the_address_opens_it_and_ends_when_interrupted(memory, m
     assert len(opened) == 1
 
 
+@pytest.mark.enable_socket
+def test_a_process_serves_until_it_is_interrupted_and_ends_in_peace(db):
+    running = process("inspect", db, "--no-browser")
+    url = running.stdout.readline().split()[-1]
+    with urllib.request.urlopen(f"{url}api/user?user=ann", timeout=30) as answer:
+        assert json.load(answer)["id"] == "ann"
+    running.send_signal(signal.SIGINT)
+    _, complaints = running.communicate(timeout=30)
+    assert (running.returncode, complaints) == (0, "")
+
+
 def test_without_its_extra_it_says_what_to_install(memory, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "bottle", None)
-    monkeypatch.delitem(__import__("sys").modules, "rmm_cli.inspector.server", raising=False)
+    monkeypatch.setitem(sys.modules, "bottle", None)
+    monkeypatch.delitem(sys.modules, "rmm_cli.inspector.server", raising=False)
     with pytest.raises(MissingDependencyError, match=r"reflective-memory\[cli\]"):
         inspector.serve(memory, store_name="memory.db")
