@@ -94,7 +94,7 @@ function showView(wanted) {
     if (link.dataset.view === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  shown.views[view] ??= h("section", { "aria-label": title }, make(shown.data));
+  shown.views[view] ??= h("section", {}, h("h2", { class: "unseen" }, title), make(shown.data));
   if (shown.panel.firstChild !== shown.views[view]) shown.panel.replaceChildren(shown.views[view]);
   document.title = `${title} · ${shown.data.id.slice(0, 80)} · ${page.store}`;
 }
