@@ -27,8 +27,8 @@ UNNAMED = {"sqlcipher3": "zlib, as its LICENSE says; SQLCipher in it: BSD-3-Clau
 
 HEAD = """# What comes along
 
-`pip install 'reflective-memory[EXTRA]'` brings these packages (Python 3.11 on Linux). Which versions those may have that
-this project asks for itself stands in `pyproject.toml`: `make lowest` runs the lowest, but for torch's and
+`pip install 'reflective-memory[EXTRA]'` brings these packages (Python 3.11 on Linux). Which versions those may have
+that this project asks for itself stands in `pyproject.toml`: `make lowest` runs the lowest, but for torch's and
 sentence-transformers', and all other tests the newest, pinned in `constraints.txt`. Nothing of them is copied into this
 repository; those under the LGPL (psycopg) are used as they are, and can be replaced.
 
