@@ -3,15 +3,15 @@
 python examples/locomo_bank.py locomo10.json locomo.db            ten users, 60 questions asked of each
 python examples/locomo_bank.py locomo10.json locomo.db --ask 0    only what was said
 
-Questions are asked in a session of their own after the last, and citations follow the data set's evidence, with the
-errors that the paper measured of a model (simulated: no model is asked).
+Questions are asked in a session of their own after the last. Answers repeat the memories that cover the data set's
+evidence, with the errors that the paper measured of a model, and cite them (simulated: no model is asked).
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from rich.progress import track
 from benchmarks.datasets import Conversation
 from benchmarks.datasets.locomo import answerable, load
 from benchmarks.feedback import SimulatedCitations
-from rmm_core import ReflectiveMemory, RMMError
+from rmm_core import Recall, ReflectiveMemory, RMMError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -74,12 +74,13 @@ def ask(memory: ReflectiveMemory, conversation: Conversation, count: int, citing
         for question in asked:
             recall = chat.recall(question.text)
             useful = [not question.evidence.isdisjoint(shown.memory.evidence) for shown in recall.shown]
-            chat.record(question.text, f"{question.answer} {markers(citing.cited(useful))}", recall)
+            chat.record(question.text, quoting(recall, citing.cited(useful)), recall)
 
 
-def markers(numbers: Iterable[int]) -> str:
-    """The citations of an answer, as a model writes them."""
-    return "".join(f"[{number}]" for number in numbers) or "[NO_CITE]"
+def quoting(recall: Recall, numbers: Sequence[int]) -> str:
+    """An answer that says what these memories say, and cites them."""
+    said = [f"{recall.shown[number - 1].memory.summary} [{number}]" for number in numbers]
+    return " ".join(said) or "I don't know. [NO_CITE]"
 
 
 if __name__ == "__main__":
