@@ -36,6 +36,15 @@ def checked_id(value: str, name: str) -> str:
     return value
 
 
+def sought_id(value: str, name: str) -> str:
+    """``value`` as the id of something that may not be there: what no database can hold is the id of nothing.
+
+    Raises:
+        InputError: When it is no string.
+    """
+    return checked_text(value, name).replace("\x00", "\ufffd")
+
+
 def checked_m(top_m: int | None) -> int | None:
     """``top_m``, or None for the configured one.
 

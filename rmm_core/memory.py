@@ -17,7 +17,16 @@ from rmm_core.curve import LearningStep, learning_curve
 from rmm_core.engine import Engine
 from rmm_core.errors import ConfigError
 from rmm_core.explain import Explanation
-from rmm_core.inputs import aware, checked_config, checked_count, checked_id, checked_models, checked_text, fresh_id
+from rmm_core.inputs import (
+    aware,
+    checked_config,
+    checked_count,
+    checked_id,
+    checked_models,
+    checked_text,
+    fresh_id,
+    sought_id,
+)
 from rmm_core.prospective import reembedding
 from rmm_core.protocols import LLM, Embedder, Reflector
 from rmm_core.recall import Recall
@@ -205,7 +214,7 @@ class ReflectiveMemory(Engine):
         Raises:
             NotFoundError: When the user has no such memory.
         """
-        return self.store.get(checked_id(user_id, "user_id"), memory_id)
+        return self.store.get(checked_id(user_id, "user_id"), sought_id(memory_id, "memory_id"))
 
     def answers(self, user_id: str | None = None, *, last: int = 50) -> tuple[AnswerRecord, ...]:
         """The last answers of a user, or of everybody, that were learned from, oldest first."""
@@ -219,7 +228,7 @@ class ReflectiveMemory(Engine):
     def delete(self, user_id: str, memory_id: str) -> bool:
         """Delete a memory, its history, and the turns that no other memory rests on; whether there was one."""
         self.recent.forget(checked_id(user_id, "user_id"))
-        return self.store.delete(user_id, memory_id)
+        return self.store.delete(user_id, sought_id(memory_id, "memory_id"))
 
     def forget_user(self, user_id: str) -> Erasure:
         """Delete everything of one user and rewrite the file, so that nothing of it can be read there.

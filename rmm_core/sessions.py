@@ -11,13 +11,16 @@ from rmm_core.bounded import Bounded
 from rmm_core.config import RMMConfig
 from rmm_core.errors import LeaseError, NotFoundError, RMMError, StoreClosedError
 from rmm_core.flow import Complete, Flow, before_each, call, spanned
-from rmm_core.inputs import fresh_id
+from rmm_core.inputs import checked_id, fresh_id, whole
+from rmm_core.prompts import shortened
 from rmm_core.prospective import reflect
 from rmm_core.protocols import MemoryStore, Reflector
 from rmm_core.tracing import Attributes, content
 from rmm_core.types import ReflectionReport, Session
 
 logger = logging.getLogger(__name__)
+
+_LONGEST_ERROR = 2_000  # characters of what a provider says: some send back all they were asked
 
 
 class Sessions:
@@ -92,6 +95,7 @@ class Sessions:
 
     def reflecting_pending(self, user_id: str | None) -> Flow[list[ReflectionReport]]:
         """Reflect every session that ended or fell silent and that the bank does not know yet."""
+        user_id = None if user_id is None else checked_id(user_id, "user_id")
         idle_since = self._clock() - timedelta(minutes=self._config.idle_minutes)
         waiting = yield from call(self._store.pending, idle_since=idle_since, user_id=user_id)
         reports = []
@@ -175,9 +179,10 @@ class Sessions:
             return ReflectionReport(user_id, session_id, "already")
         if session.reflected >= session.turns:
             return ReflectionReport(user_id, session_id, "already")
-        self._store.fail_session(user_id, session_id, f"{type(error).__name__}: {error}")
-        logger.warning("a session stays pending: %s", error)
-        return ReflectionReport(user_id, session_id, "pending", error=str(error))
+        said = shortened(whole(str(error)), _LONGEST_ERROR)
+        self._store.fail_session(user_id, session_id, f"{type(error).__name__}: {said}")
+        logger.warning("a session stays pending: %s", said)
+        return ReflectionReport(user_id, session_id, "pending", error=said)
 
 
 def _told(report: ReflectionReport) -> Attributes:

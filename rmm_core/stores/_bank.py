@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from rmm_core.errors import ConflictError
+from rmm_core.errors import ConflictError, StoreError
 from rmm_core.protocols import BankChange, Entry
 from rmm_core.stores import _talk
 from rmm_core.stores._index import WINDOW, Document
@@ -21,10 +21,12 @@ from rmm_core.stores._rows import (
     blob,
     memory_of,
     memory_row,
-    time_of,
+    ref_of,
+    revision_of,
     time_text,
     turn_of,
     vector,
+    whole_number,
 )
 from rmm_core.stores._sql import Sql
 from rmm_core.stores._traits import traits
@@ -36,13 +38,13 @@ Pack: TypeAlias = Callable[[Vector], Any]
 def version(db: Sql, user_id: str) -> tuple[int, int]:
     """The bank's version, and the version of the last change that asks for a new index."""
     row = db.execute("SELECT version, reset FROM banks WHERE user_id = ?", (user_id,)).fetchone()
-    return (row[0], row[1]) if row else (0, 0)
+    return (whole_number(row[0]), whole_number(row[1])) if row else (0, 0)
 
 
 def width(db: Sql) -> int | None:
     """The width of the embeddings held; None before the first."""
     row = db.execute("SELECT value FROM settings WHERE name = 'width'").fetchone()
-    return None if row is None else int(row[0])
+    return None if row is None else whole_number(row[0])
 
 
 def raise_version(db: Sql, user_id: str, number: int, *, reset: bool) -> None:
@@ -193,19 +195,28 @@ def delete(db: Sql, user_id: str, memory_id: str) -> bool:
     return found > 0
 
 
-def entries(db: Sql, user_id: str, memory_ids: Sequence[str] | None) -> list[Entry]:
-    """The memories of these ids with their embeddings; all of the user's for None."""
+def entries(db: Sql, user_id: str, memory_ids: Sequence[str] | None, *, owner: str = "user_id") -> list[Entry]:
+    """The memories of these ids with their embeddings; all of the user's for None.
+
+    Args:
+        db: The transaction.
+        user_id: Whose.
+        memory_ids: Their ids.
+        owner: Whose a row is by itself, as this database says it: an index of it that is damaged may lead astray.
+    """
     found: list[Entry] = []
     for ids in _portions(memory_ids):
         only, values = _only("id", ids)
         rows = db.execute(
-            f"SELECT {MEMORY_COLUMNS}, embedding FROM memories WHERE user_id = ?{only}",
+            f"SELECT {MEMORY_COLUMNS}, embedding, {owner} FROM memories WHERE user_id = ?{only}",
             (user_id, *values),
         ).fetchall()
+        if any(row[-1] != user_id for row in rows):
+            raise StoreError("an index leads to the row of another user: the database is damaged; restore a copy of it")
         evidence = _evidence(db, user_id, ids)
         history = _history(db, user_id, ids)
         found += [
-            Entry(memory_of(row[:-1], tuple(evidence[row[0]]), tuple(history[row[0]])), vector(row[-1])) for row in rows
+            Entry(memory_of(row[:-2], tuple(evidence[row[0]]), tuple(history[row[0]])), vector(row[-2])) for row in rows
         ]
     return found
 
@@ -216,9 +227,9 @@ def candidates(found: Iterable[Entry], features: Mapping[str, Vector], vector: V
     return tuple(sorted(scored, key=lambda c: (-c.score, c.memory.id)))
 
 
-def memories(db: Sql, user_id: str, kind: Kind | None) -> tuple[Memory, ...]:
-    """The memories of a user, oldest first."""
-    found = [e.memory for e in entries(db, user_id, None)]
+def memories(db: Sql, user_id: str, kind: Kind | None, *, owner: str) -> tuple[Memory, ...]:
+    """The memories of a user, oldest first; ``owner`` is that of :func:`entries`."""
+    found = [e.memory for e in entries(db, user_id, None, owner=owner)]
     return tuple(sorted((m for m in found if kind in (None, m.kind)), key=lambda m: (m.created_at, m.evidence, m.id)))
 
 
@@ -236,7 +247,7 @@ def sessions_before(db: Sql, user_id: str, before: datetime) -> list[str]:
     return [session_id for (session_id,) in rows]
 
 
-def documents(db: Sql, user_id: str, after: int) -> tuple[list[Document], dict[str, str]]:
+def documents(db: Sql, user_id: str, after: int, *, owner: str) -> tuple[list[Document], dict[str, str]]:
     """What an index of version ``after`` lacks: the memories and texts of sessions where something changed."""
     changed = [
         i
@@ -247,7 +258,7 @@ def documents(db: Sql, user_id: str, after: int) -> tuple[list[Document], dict[s
             (user_id, user_id, after, user_id, after),
         )
     ]
-    found = sorted(entries(db, user_id, changed), key=lambda e: e.memory.id)
+    found = sorted(entries(db, user_id, changed, owner=owner), key=lambda e: e.memory.id)
     sessions = {ref.session_id for e in found for ref in e.memory.evidence}
     turns = {s: session_turns(db, user_id, s) for s in sorted(sessions)}
     texts = {s: "\n".join(t.line for t in by_index.values()) for s, by_index in turns.items()}
@@ -290,7 +301,7 @@ def _evidence(db: Sql, user_id: str, ids: Sequence[str] | None) -> defaultdict[s
         f"SELECT memory_id, session_id, position FROM evidence WHERE user_id = ?{only} ORDER BY 1, 2, 3",
         (user_id, *values),
     ):
-        found[memory_id].append(TurnRef(session_id, position))
+        found[memory_id].append(ref_of(session_id, position))
     return found
 
 
@@ -301,7 +312,7 @@ def _history(db: Sql, user_id: str, ids: Sequence[str] | None) -> defaultdict[st
         f"SELECT memory_id, summary, replaced_at FROM revisions WHERE user_id = ?{only} ORDER BY memory_id, position",
         (user_id, *values),
     ):
-        found[memory_id].append(Revision(summary, time_of(at)))
+        found[memory_id].append(revision_of(summary, at))
     return found
 
 

@@ -74,7 +74,7 @@ class SQLiteFile:
             for pragma in ("synchronous = FULL", "secure_delete = ON", "temp_store = MEMORY"):
                 db.execute(f"PRAGMA {pragma}")
             migrate(db)
-        except self._sql.Error as error:
+        except (self._sql.Error, UnicodeDecodeError) as error:  # a damaged schema is told of in its own bytes
             db.close()
             if _cipher.is_unreadable(error):
                 raise _cipher.mismatch(self._sql, self._path, key) from error
@@ -138,7 +138,7 @@ class SQLiteFile:
                     if self._db.in_transaction:
                         self._db.execute("ROLLBACK")
                     raise
-            except (self._sql.Error, UnicodeEncodeError, OverflowError) as error:
+            except (self._sql.Error, UnicodeError, OverflowError) as error:
                 raise self._as_ours(error, str(error)) from error
 
     def faults(self) -> list[str]:

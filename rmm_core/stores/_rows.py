@@ -1,13 +1,16 @@
-"""Rows of the databases as values, and back."""
+"""Rows of the databases as values, and back; what a damaged row holds is not taken for a value."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from rmm_core.errors import StoreError
 from rmm_core.features import FEATURES
 from rmm_core.types import (
     Attachment,
@@ -22,6 +25,10 @@ from rmm_core.types import (
     Vector,
 )
 
+_LARGEST = 1e6  # embeddings have length 1, features and noise are smaller than a hundred
+P = ParamSpec("P")
+T = TypeVar("T")
+
 SESSION_COLUMNS = (
     "user_id, id, user_name, agent_name, started_at, last_at, turns, reflected, ended, attempts, error, born"
 )
@@ -33,49 +40,98 @@ FEEDBACK_COLUMNS = (
 )
 
 
+def _of_row(read: Callable[P, T]) -> Callable[P, T]:
+    """``read``, with a row that holds no such value a failure of the database."""
+
+    @wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
+            raise StoreError(
+                f"a row cannot be read ({type(error).__name__}: {error}): the database is damaged; "
+                "restore a copy of it, or export the users that can be read"
+            ) from error
+
+    return reading
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"a text is wanted, not {type(value).__name__}")
+    return value
+
+
+whole_number: Callable[[Any], int] = _of_row(int)
+
+
+@_of_row
+def ref_of(session_id: Any, position: Any) -> TurnRef:
+    """Where a turn stands that a memory rests on."""
+    return TurnRef(_text(session_id), int(position))
+
+
+@_of_row
+def revision_of(summary: Any, at: Any) -> Revision:
+    """An earlier summary."""
+    return Revision(_text(summary), time_of(at))
+
+
 def time_text(at: datetime) -> str:
     """A time as UTC text that sorts by time; a naive one is taken as UTC."""
     at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     return at.isoformat(timespec="microseconds")
 
 
+@_of_row
 def time_of(value: str | datetime) -> datetime:
     """The time that :func:`time_text` wrote, from a database that has no type for it or one that has."""
-    return datetime.fromisoformat(value) if isinstance(value, str) else value.astimezone(UTC)
+    at = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    if at.tzinfo is None:
+        raise ValueError(f"the time {value!r} has no timezone")
+    return at if isinstance(value, str) else at.astimezone(UTC)
 
 
+@_of_row
 def session_of(row: tuple[Any, ...]) -> Session:
     """A row of ``SESSION_COLUMNS``."""
     user, name, user_name, agent_name, started, last, turns, reflected, ended, attempts, error, born = row
     return Session(
-        user_id=user,
-        id=name,
-        user_name=user_name,
-        agent_name=agent_name,
+        user_id=_text(user),
+        id=_text(name),
+        user_name=_text(user_name),
+        agent_name=_text(agent_name),
         started_at=time_of(started),
         last_at=time_of(last),
-        turns=turns,
-        reflected=reflected,
+        turns=int(turns),
+        reflected=int(reflected),
         ended=bool(ended),
-        attempts=attempts,
-        error=error,
-        born=born,
+        attempts=int(attempts),
+        error=_text(error),
+        born=int(born),
     )
 
 
+@_of_row
 def turn_of(row: tuple[Any, ...]) -> Turn:
     """A row of ``TURN_COLUMNS``."""
     session_id, position, role, speaker, text, at, attachments, from_memory = row
+    if role not in ("user", "agent"):
+        raise ValueError(f"nobody is {role!r}")
     return Turn(
-        session_id=session_id,
-        index=position,
+        session_id=_text(session_id),
+        index=int(position),
         role=role,
-        speaker=speaker,
-        text=text,
+        speaker=_text(speaker),
+        text=_text(text),
         at=time_of(at),
-        attachments=() if attachments == "[]" else tuple(Attachment(*parts) for parts in json.loads(attachments)),
+        attachments=() if attachments == "[]" else tuple(_attachment(*parts) for parts in json.loads(attachments)),
         from_memory=bool(from_memory),
     )
+
+
+def _attachment(kind: Any, uri: Any, caption: Any) -> Attachment:
+    return Attachment(_text(kind), _text(uri), _text(caption))
 
 
 def turn_at(message: Message, session: Session, index: int, at: datetime) -> Turn:
@@ -100,14 +156,17 @@ def session_row(session: Session) -> tuple[Any, ...]:
     return (*names, s.turns, s.reflected, s.ended, s.attempts, s.error, s.born)
 
 
+@_of_row
 def memory_of(row: tuple[Any, ...], evidence: tuple[TurnRef, ...] = (), history: tuple[Revision, ...] = ()) -> Memory:
     """A row of ``MEMORY_COLUMNS`` with what belongs to it."""
     name, user, kind, summary, created, updated, cited = row
+    if kind not in ("topic", "unfiled"):
+        raise ValueError(f"no memory is {kind!r}")
     return Memory(
-        id=name,
-        user_id=user,
+        id=_text(name),
+        user_id=_text(user),
         kind=kind,
-        summary=summary,
+        summary=_text(summary),
         evidence=evidence,
         created_at=time_of(created),
         updated_at=time_of(updated),
@@ -141,19 +200,23 @@ def feedback_row(feedback: Feedback) -> tuple[Any, ...]:
     )
 
 
+@_of_row
 def feedback_of(row: tuple[Any, ...]) -> Feedback:
     """A row of ``FEEDBACK_COLUMNS``."""
     recall_id, user_id, at, embedding, memory_ids, features, noise, shown, cited, embeddings, duel, *asked_in = row
-    query, names = vector(embedding), tuple(json.loads(memory_ids))
+    query, names = vector(embedding), tuple(map(_text, json.loads(memory_ids)))
+    places = [tuple(json.loads(column)) for column in (shown, cited)]
+    if not all(0 <= place < len(names) for column in places for place in column):
+        raise ValueError("an answer cites what was not shown")
     return Feedback(
-        recall_id=recall_id,
-        user_id=user_id,
+        recall_id=_text(recall_id),
+        user_id=_text(user_id),
         embedding=query,
         memory_ids=names,
         features=_features(features, len(names)),
         noise=vector(noise),
-        shown=tuple(json.loads(shown)),
-        cited=tuple(json.loads(cited)),
+        shown=places[0],
+        cited=places[1],
         at=time_of(at),
         embeddings=None if embeddings is None else vector(embeddings).reshape(len(names), -1),
         duel=tuple(json.loads(duel)),
@@ -166,12 +229,17 @@ def blob(array: Vector | Matrix) -> bytes:
     return np.ascontiguousarray(array, dtype="<f4").tobytes()
 
 
+@_of_row
 def vector(packed: Any) -> Vector:
     """The vector that :func:`blob` packed, or that a database with a type for it gave."""
     if isinstance(packed, bytes):
-        return np.frombuffer(packed, dtype="<f4").astype(np.float32, copy=False)
-    to_numpy = getattr(packed, "to_numpy", None)
-    return np.asarray(packed if to_numpy is None else to_numpy(), dtype=np.float32)
+        held = np.frombuffer(packed, dtype="<f4").astype(np.float32, copy=False)
+    else:
+        to_numpy = getattr(packed, "to_numpy", None)
+        held = np.asarray(packed if to_numpy is None else to_numpy(), dtype=np.float32)
+    if not (np.abs(held) < _LARGEST).all():  # one such number would spoil the weights that all users share
+        raise ValueError("an embedding or a feature is no number of its size")
+    return held
 
 
 def _features(packed: bytes, count: int) -> Matrix:

@@ -24,6 +24,7 @@ class SqlStore(ABC):
 
     _faults: ClassVar[tuple[_checks.Fault, ...]] = _checks.FAULTS
     _own: ClassVar[Mapping[str, str]]  # this database's expressions in the conditions of faults
+    _owner: ClassVar[str] = "user_id"  # whose a row of the memories is, read from the row and from no index
 
     @abstractmethod
     def _read(self, user_id: str | None = None) -> AbstractContextManager[Sql]:
@@ -91,12 +92,12 @@ class SqlStore(ABC):
     def memories(self, user_id: str, *, kind: Kind | None = None) -> tuple[Memory, ...]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read(user_id) as db:
-            return _bank.memories(db, user_id, kind)
+            return _bank.memories(db, user_id, kind, owner=self._owner)
 
     def entries(self, user_id: str, memory_ids: Sequence[str]) -> dict[str, Entry]:
         """See :class:`~rmm_core.protocols.MemoryStore`."""
         with self._read(user_id) as db:
-            return {e.memory.id: e for e in _bank.entries(db, user_id, memory_ids)}
+            return {e.memory.id: e for e in _bank.entries(db, user_id, memory_ids, owner=self._owner)}
 
     def decline(self, user_id: str, *, wants_nothing: bool) -> None:
         """See :class:`~rmm_core.protocols.MemoryStore`."""

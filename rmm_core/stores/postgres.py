@@ -327,7 +327,8 @@ def _check_width(db: Transaction, vectors: Iterable[Vector]) -> None:
 
 
 def _kept(session: Session) -> Session:
-    return replace(session, user_name=_text(session.user_name), agent_name=_text(session.agent_name))
+    s = session
+    return replace(s, user_name=_text(s.user_name), agent_name=_text(s.agent_name), error=_text(s.error))
 
 
 def _kept_message(message: Message) -> Message:

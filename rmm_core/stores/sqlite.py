@@ -47,6 +47,7 @@ class SQLiteStore(SqlStore):
         "width": "length(embedding) / 4.0",
         "now": "(julianday('now') - 2440587.5) * 86400.0",
     }
+    _owner: ClassVar[str] = "(SELECT own.user_id FROM memories own WHERE own.rowid = memories.rowid)"
 
     def __init__(
         self,
@@ -253,7 +254,7 @@ class SQLiteStore(SqlStore):
             index.asked.add(_talk.logged(db, index.asked.last, ASKED, user_id, newest=True))
             if index.version == version:
                 return
-            documents, sessions = _bank.documents(db, user_id, index.version)
+            documents, sessions = _bank.documents(db, user_id, index.version, owner=self._owner)
         index.put(documents, sessions)
         index.version = version
         self._cache.settle(user_id, index.size)
