@@ -127,11 +127,17 @@ def aware(at: Any) -> datetime:
     """``at`` with a timezone; a naive time is taken as UTC.
 
     Raises:
-        InputError: When it is no time.
+        InputError: When it is no time, or one that UTC has not.
     """
     if not isinstance(at, datetime):
         raise InputError(f"a time is a datetime; got {type(at).__name__}")
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    if at.tzinfo is None:
+        return at.replace(tzinfo=UTC)
+    try:
+        at.astimezone(UTC)
+    except OverflowError as error:
+        raise InputError(f"the time {at} lies outside of the years 1 to 9999 of UTC") from error
+    return at
 
 
 def now() -> datetime:

@@ -205,12 +205,21 @@ def fit(shown: Shown, bound: int) -> Shown | None:
             break
         kept = (turn, *kept)
     if not kept:
-        room = bound - len(shown_memory(replace(shown, turns=()))) - 200  # for the date and the speaker
-        if room <= 0 or not shown.turns:
-            return None
-        kept = (replace(shown.turns[-1], text=shortened(shown.turns[-1].text, room)),)
-        return replace(shown, turns=kept) if len(shown_memory(replace(shown, turns=kept))) <= bound else None
+        return _cut(shown, bound) if shown.turns else None
     return replace(shown, turns=kept)
+
+
+def _cut(shown: Shown, bound: int) -> Shown | None:
+    """A memory with its last turn alone, cut to what fits."""
+    last = shown.turns[-1]
+    room = bound - len(shown_memory(replace(shown, turns=()))) - 200  # for the date and the speaker
+    while room > 0:
+        cut = replace(shown, turns=(replace(last, text=shortened(last.text, room)),))
+        over = len(shown_memory(cut)) - bound
+        if over <= 0:
+            return cut
+        room -= over  # lines are indented: the more there are, the longer they stand in a prompt
+    return None
 
 
 class LLMAnswerer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -65,7 +66,9 @@ class Sessions:
         a session whose reflection fails again and again does not slow down every turn.
         """
         now, looked = self._clock(), self._looked.get(user_id)
-        if looked is not None and now - looked <= timedelta(minutes=self._config.idle_minutes):
+        if looked is not None and abs(now - looked) <= timedelta(
+            minutes=self._config.idle_minutes
+        ):  # clocks are set back
             return []
         self._looked.put(user_id, now)
         return (yield from self.reflecting_pending(user_id))
@@ -149,13 +152,16 @@ class Sessions:
             LeaseError: When another worker has the session, or took it because this one was silent for too long.
         """
         holder, seconds = fresh_id(), 60.0 * self._config.lease_minutes
+        alone, over = threading.Lock(), threading.Event()  # cancelled on an event loop, a thread may still be taking it
 
         def hold() -> None:
-            if not self._store.lease(user_id, session_id, holder=holder, seconds=seconds):
-                raise LeaseError("another worker reflects this session")
+            with alone:
+                if over.is_set() or not self._store.lease(user_id, session_id, holder=holder, seconds=seconds):
+                    raise LeaseError("another worker reflects this session")
 
         def give_back() -> None:
-            with suppress(RMMError):  # it lapses by itself
+            over.set()
+            with alone, suppress(RMMError):  # it lapses by itself
                 self._store.release(user_id, session_id, holder=holder)
 
         try:

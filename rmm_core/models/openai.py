@@ -19,7 +19,7 @@ class OpenAILLM:
         model: The model's name there.
         base_url: The endpoint, such as ``http://127.0.0.1:8080/v1``; OpenAI's own when left out.
         api_key: The key; taken from ``OPENAI_API_KEY`` when left out.
-        timeout: Seconds to wait for a reply.
+        timeout: Seconds to wait for a reply; the client tries twice more, so a hang lasts three times as long.
         **options: Further parameters of the request, such as ``temperature`` (0 unless given) or ``max_tokens``.
     """
 
@@ -86,7 +86,7 @@ class OpenAIEmbedder:
         model: The model's name there.
         base_url: The endpoint; OpenAI's own when left out.
         api_key: The key; taken from ``OPENAI_API_KEY`` when left out.
-        timeout: Seconds to wait.
+        timeout: Seconds to wait; the client tries twice more.
         batch_size: Texts a request.
     """
 
