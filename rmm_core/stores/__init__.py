@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os import PathLike, fspath
+from os import PathLike, fsencode, fspath
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,7 +21,8 @@ def open_store(place: str | PathLike[str], config: RMMConfig, key: str | bytes |
     """
     try:
         place = fspath(place)
-    except TypeError as error:
+        fsencode(place)
+    except (TypeError, UnicodeEncodeError) as error:
         raise ConfigError(f"a memory is opened at a path; got {place!r}") from error
     if not isinstance(place, str) or not place.strip() or "\x00" in place:
         raise ConfigError(f"a memory is opened at the path of a file, or ':memory:'; got {place!r}")
