@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
-from worker import Session, Turn, Vectors, main
+from worker import WIDTH, Session, Turn, Vectors, main
 
 from rmm_core import Attachment, Message, ReflectiveMemory
 from rmm_core.extractive import split_sentences
@@ -21,7 +22,11 @@ from rmm_core.protocols import Extraction
 
 
 class Lookup:
-    """Looks embeddings up. What two topics became when they were merged is seldom known: it gets its parts' mean."""
+    """Looks embeddings up. What two topics became when they were merged is seldom known: it gets its parts' mean.
+
+    Of long ones no part may be left whole; they get a direction of their own, made of their words. ``made_up`` counts
+    both, and what is asked for quality may hold none.
+    """
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
@@ -41,8 +46,9 @@ class Lookup:
             return self.vectors.row(text)
         except KeyError:
             self.made_up += 1
-            mean = np.mean([self.vectors.row(part) for part in self._known(text)], axis=0)
-            return np.asarray(mean / np.linalg.norm(mean), dtype=np.float32)
+            rows = [self.vectors.row(part) for part in self._known(text)]
+            made = np.mean(rows, axis=0) if rows else np.random.default_rng(crc32(text.encode())).normal(size=WIDTH)
+            return np.asarray(made / np.linalg.norm(made), dtype=np.float32)
 
     def _known(self, text: str) -> list[str]:
         """The sentences of a merged summary, each as it was embedded: with its speaker, who is named once."""
@@ -57,8 +63,6 @@ class Lookup:
                     continue
                 found.append(line)
                 break
-        if not found:
-            raise KeyError(f"no embedding of any part of {text!r}")
         return found
 
 
