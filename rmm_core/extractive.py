@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -143,7 +144,7 @@ class ExtractiveReflector:
         blocks = dict(zip(users, parts, strict=True))
         memories = []
         for start, stop in segment(turned, [t.text.rstrip().endswith(_QUESTION_MARKS) for t, _ in told]):
-            own = [i for i in users if start <= i < stop]
+            own = users[bisect_left(users, start) : bisect_left(users, stop)]
             if own:  # what the agent says alone is no topic of the user's; it stays findable as unfiled turns
                 first = told[own[0]][0]
                 name = f"{first.speaker or first.role}: "  # once is enough, where one speaks

@@ -231,8 +231,12 @@ def memory_text(shown: Shown) -> str:
     lines = [f"Summary: {as_data(shown.memory.summary)}"] if shown.memory.kind == "topic" else []
     if shown.turns:
         lines.append("Original turns:")
-    said = (f"- {when(t.at)}, {speaker_name(t.speaker)}: {as_data(t.content)}" for t in shown.turns)
-    return "\n".join([*lines, *said])
+    return "\n".join([*lines, *map(turn_line, shown.turns)])
+
+
+def turn_line(turn: Turn) -> str:
+    """What one turn of a memory says: when, who, the words."""
+    return f"- {when(turn.at)}, {speaker_name(turn.speaker)}: {as_data(turn.content)}"
 
 
 def shown_memory(shown: Shown) -> str:

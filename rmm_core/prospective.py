@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,6 +29,7 @@ from rmm_core.types import (
     Extracted,
     Extraction,
     Kind,
+    Matrix,
     Memory,
     Merge,
     ReflectionReport,
@@ -109,7 +110,8 @@ def reflect(
         return ReflectionReport(user_id, session_id, "already")
     turns = yield from call(store.turns, user_id, session_id, session.reflected, session.turns)
     extraction = yield from reflector.extract(session, turns)
-    memories = [anchored(m, turns) for m in extraction.memories]
+    said = {t.index: t for t in turns}
+    memories = [anchored(m, said) for m in extraction.memories]
     vectors = yield from embed([m.summary for m in memories])
     loose = _loose(session, turns, memories) if config.unfiled else []
     loose_vectors = yield from embed([t.line for t in loose])
@@ -117,7 +119,7 @@ def reflect(
         base = yield from call(store.bank_version, user_id)
         draft = Draft(session)
         for new, vector in zip(memories, vectors, strict=True):
-            yield from _place(store, reflector, config, draft, new, vector, turns)
+            yield from _place(store, reflector, config, draft, new, vector, said)
         for turn, vector in zip(loose, loose_vectors, strict=True):
             draft.put(_memory(session, "unfiled", turn.line, [turn]), vector)
         change = draft.change(base, session.reflected, session.turns)
@@ -152,6 +154,7 @@ def reembedding(store: MemoryStore) -> Flow[int]:
 
 
 _ATTEMPTS = 5
+_ROUNDING = 1e-5  # by which a product of many rows may differ from those of each
 
 
 @dataclass
@@ -163,18 +166,35 @@ class Draft:
     added: int = 0
     merged: set[str] = field(default_factory=set)
     dropped: int = 0
+    _places: dict[str, int] = field(default_factory=dict)  # the row of each entry
+    _rows: Matrix = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
 
     def put(self, memory: Memory, vector: Vector) -> None:
         """Add a memory, or replace the one of its id."""
+        place = self._places.setdefault(memory.id, len(self._places))
+        if place == len(self._rows):
+            room = np.zeros((max(len(self._rows), 16), len(vector)), dtype=np.float32)
+            self._rows = np.concatenate([self._rows, room]) if place else room
+        self._rows[place] = vector
         self.entries[memory.id] = Entry(memory, vector)
 
     def similar(self, stored: Sequence[Candidate], vector: Vector, count: int) -> list[Candidate]:
         """The topics most similar to ``vector`` in the bank as this draft leaves it."""
         drafted = [
-            Candidate(e.memory, e.embedding, _NO_FEATURES, float(e.embedding @ vector)) for e in self.entries.values()
+            Candidate(e.memory, e.embedding, _NO_FEATURES, float(e.embedding @ vector))
+            for e in self._nearest(vector, count)
         ]
         untouched = [c for c in stored if c.memory.id not in self.entries]
         return sorted([*drafted, *untouched], key=lambda c: (-c.score, c.memory.id))[:count]
+
+    def _nearest(self, vector: Vector, count: int) -> list[Entry]:
+        """The drafted entries that can be among the ``count`` most similar."""
+        held = list(self.entries.values())  # in the order of their rows
+        if len(held) <= count:
+            return held
+        scores = self._rows[: len(held)] @ vector
+        least = np.partition(scores, -count)[-count] - _ROUNDING
+        return [held[place] for place in np.flatnonzero(scores >= least)]
 
     def change(self, base: int, start: int, stop: int) -> BankChange:
         """The whole draft; unfiled turns that a topic now rests on go away."""
@@ -207,14 +227,14 @@ class Draft:
         )
 
 
-def anchored(memory: Extracted, turns: Sequence[Turn]) -> Extracted:
+def anchored(memory: Extracted, said: Mapping[int, Turn]) -> Extracted:
     """A memory whose summary still says "yesterday" or "two months ago", told from when.
 
     Models are asked to write dates, and not all do; the user's own sentences never do. English only.
     """
     if not _RELATIVE.search(memory.summary) or _YEAR.search(memory.summary):
         return memory
-    at = max(t.at for t in turns if t.index in memory.reference)
+    at = max(said[i].at for i in memory.reference if i in said)
     return replace(memory, summary=f"{memory.summary} (said on {at.day} {at:%B %Y})")
 
 
@@ -252,13 +272,13 @@ def _place(
     draft: Draft,
     new: Extracted,
     vector: Vector,
-    turns: Sequence[Turn],
+    said: Mapping[int, Turn],
 ) -> Flow[None]:
     """Add one new memory to the draft, or merge it into what is there (paper section 3, update)."""
     session = draft.session
-    rests_on = [t for t in turns if t.index in new.reference]
+    rests_on = [said[i] for i in sorted(new.reference) if i in said]
     count = config.neighbours
-    stored = yield from call(store.search, session.user_id, vector, limit=count + len(draft.entries), kind="topic")
+    stored = yield from call(store.search, session.user_id, vector, limit=count + len(draft.merged), kind="topic")
     floor = config.merge_floor
     similar = [c for c in draft.similar(stored, vector, count) if floor is None or c.score >= floor]
     decision = (yield from reflector.decide(new, rests_on, similar)) if similar else Decision((Add(),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from rmm_core.explain import Explanation, Ranked, reasons
 from rmm_core.extractive import attribute
 from rmm_core.features import FEATURES
 from rmm_core.flow import Flow, call, complete, embed
-from rmm_core.prompts import shortened, shown_memory
+from rmm_core.prompts import shortened, shown_memory, turn_line
 from rmm_core.protocols import MemoryStore
 from rmm_core.recall import Recall
 from rmm_core.reranker import Ranking
@@ -199,27 +200,29 @@ def fit(shown: Shown, bound: int) -> Shown | None:
     """A memory with no more of its turns than fit into ``bound`` characters; None when not even one does."""
     if len(shown_memory(shown)) <= bound:
         return shown
-    kept: tuple[Turn, ...] = ()
+    if not shown.turns:
+        return None
+    last = shown.turns[-1]
+    room = bound - len(shown_memory(replace(shown, turns=(last,)))) + len(turn_line(last)) + 1
+    kept: list[Turn] = []
     for turn in reversed(shown.turns):
-        if len(shown_memory(replace(shown, turns=(turn, *kept)))) > bound:
+        room -= len(turn_line(turn)) + 1
+        if room < 0:
             break
-        kept = (turn, *kept)
-    if not kept:
-        return _cut(shown, bound) if shown.turns else None
-    return replace(shown, turns=kept)
+        kept.append(turn)
+    return replace(shown, turns=tuple(reversed(kept))) if kept else _cut(shown, bound)
 
 
 def _cut(shown: Shown, bound: int) -> Shown | None:
     """A memory with its last turn alone, cut to what fits."""
     last = shown.turns[-1]
-    room = bound - len(shown_memory(replace(shown, turns=()))) - 200  # for the date and the speaker
-    while room > 0:
-        cut = replace(shown, turns=(replace(last, text=shortened(last.text, room)),))
-        over = len(shown_memory(cut)) - bound
-        if over <= 0:
-            return cut
-        room -= over  # lines are indented: the more there are, the longer they stand in a prompt
-    return None
+
+    def cut(characters: int) -> Shown:
+        return replace(shown, turns=(replace(last, text=shortened(last.text, characters)),))
+
+    # Lines are indented in a prompt: how much of them fits is not told by their own length.
+    most = bisect_right(range(bound), bound, key=lambda characters: len(shown_memory(cut(characters)))) - 1
+    return cut(most) if most > 0 else None
 
 
 class LLMAnswerer:
