@@ -115,6 +115,11 @@ def is_question(text: str) -> bool:
     return bool(sentences) and all(s.endswith(_QUESTION_MARKS) for s in sentences)
 
 
+def is_bare(text: str) -> bool:
+    """Whether ``text`` only asks, in so few content words that it tells nothing: "Where do I live?"."""
+    return is_question(text) and len(_terms(text)) <= _TELLING
+
+
 def is_known(text: str, memories: Sequence[Shown], *, novel: int = 1) -> bool:
     """Whether ``text`` says nothing that ``memories`` do not: at most ``novel`` content words are new."""
     held = [f"{m.memory.summary} {t.line} {t.at:%Y-%m-%d} {when(t.at)}" for m in memories for t in m.turns]
@@ -203,8 +208,11 @@ class ExtractiveAnswerer:
         floor = max(self.floor, near.max(initial=-1.0) - self.second)
         best = [i for i in np.argsort(-near, kind="stable")[:2] if near[i] >= floor]
         quotes = [_quote(s, *found) for (_, s), found in (list(said.items())[i] for i in best)]
-        return " ".join(quotes) or "I do not find this in the memories. [NO_CITE]"
+        return " ".join(quotes) or f"{NOT_FOUND} [NO_CITE]"
 
+
+NOT_FOUND = "I do not find this in the memories."
+"""What the answerer says when there is nothing to quote; it is no memory itself."""
 
 _TELLING = 2  # content words that a sentence must hold to be quoted; "Exactly." answers nothing by itself
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from rmm_core.prompts import answer_prompt, host_instructions, memory_block
@@ -28,9 +28,9 @@ class Recall:
     id: str
     user_id: str
     query: str
-    embedding: Vector
-    candidates: tuple[Candidate, ...]
-    noise: Vector
+    embedding: Vector = field(repr=False)
+    candidates: tuple[Candidate, ...] = field(repr=False)
+    noise: Vector = field(repr=False)
     shown: tuple[Shown, ...]
     ranking: Literal["learned", "prior"] = "learned"
     of_bank: bool = True

@@ -178,8 +178,8 @@ class Candidate:
     """
 
     memory: Memory
-    embedding: Vector
-    features: Vector
+    embedding: Vector = field(repr=False)
+    features: Vector = field(repr=False)
     score: float = 0.0
 
 
@@ -232,14 +232,14 @@ class Feedback:
 
     recall_id: str
     user_id: str
-    embedding: Vector
+    embedding: Vector = field(repr=False)
     memory_ids: tuple[str, ...]
-    features: Matrix
-    noise: Vector
+    features: Matrix = field(repr=False)
+    noise: Vector = field(repr=False)
     shown: tuple[int, ...]
     cited: tuple[int, ...]
     at: datetime
-    embeddings: Matrix | None = None
+    embeddings: Matrix | None = field(default=None, repr=False)
     duel: tuple[int, ...] = ()
     asked_in: TurnRef | None = None
 

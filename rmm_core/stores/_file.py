@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from weakref import WeakSet
 
@@ -36,7 +37,8 @@ class SQLiteFile:
     lock serves all threads.
 
     Args:
-        path: The file, made when it is not there; ``":memory:"`` for one that ends with the process.
+        path: The file, made when it is not there, for its owner alone; ``":memory:"`` for one that ends with the
+            process.
         busy_seconds: How long to wait for another process that is writing.
         key: Encrypts the file; one in memory needs no key, and makes no use of it.
 
@@ -61,6 +63,9 @@ class SQLiteFile:
 
     def _connect(self, busy_seconds: float, key: _cipher.Key | None) -> sqlite3.Connection:
         path = self._path if key is None else str(Path(self._path).absolute())  # never a URI to SQLCipher
+        if self._path != MEMORY:
+            with suppress(OSError):  # it is there, or SQLite says what is in the way
+                os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))  # its log gets the same mode
         try:
             db: sqlite3.Connection = self._sql.connect(
                 path, timeout=busy_seconds, check_same_thread=False, isolation_level=None

@@ -13,6 +13,7 @@ import pytest
 from rmm_core.citations import parse_citations
 from rmm_core.drivers import Services, arun, run
 from rmm_core.extractive import (
+    NOT_FOUND,
     ExtractiveAnswerer,
     ExtractiveReflector,
     attribute,
@@ -382,3 +383,25 @@ def test_what_was_said_cannot_forge_quotes_or_citations(services):
     reply = answer("zeppelin said no", shown(("a", forged), ("b", []), ("c", []), ("d", [])), services)
     assert parse_citations(reply, 4).numbers == (1,)
     assert reply.count('"') == 2
+
+
+def test_what_finds_nothing_is_no_memory(open_memory):
+    """A question that got no answer, and the words that say so, must not come up for the next one."""
+    memory = open_memory()
+    with memory.chat("alice") as chat:
+        chat.record("I moved to Oslo last spring and work as a nurse.", "Nice.")
+    before = memory.memories("alice")
+    for question in ("Zebras?", "Which submarine?", "Do you remember my umbrella?"):
+        with memory.chat("alice") as chat:
+            assert chat.ask(question).text == NOT_FOUND
+    assert [m.summary for m in memory.memories("alice")] == [m.summary for m in before]
+    assert memory.status("alice").turns == 8  # they are kept as what was said
+
+
+def test_a_question_that_tells_something_is_kept_unanswered(open_memory):
+    memory = open_memory()
+    with memory.chat("alice") as chat:
+        assert chat.ask("Can my sister Lotte, who moved to Tromsø, have zebras?").text == NOT_FOUND
+    assert [m.summary for m in memory.memories("alice")] == [
+        "User: Can my sister Lotte, who moved to Tromsø, have zebras?"
+    ]

@@ -2,9 +2,11 @@
 
 import io
 import json
+import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 
 import numpy as np
@@ -294,3 +296,15 @@ os.kill(os.getpid(), signal.SIGKILL)
     store = SQLiteStore(str(tmp_path / "m.db"))
     assert [m.id for m in store.memories("ann")] == ["m-ann"]
     store.close()
+
+
+def test_a_new_file_is_its_owners_alone(tmp_path):
+    earlier = os.umask(0o022)
+    try:
+        with closing(SQLiteStore(str(tmp_path / "m.db"))) as store:
+            store.open_session(Session("ann", "s", "Ann", "Bot", T0, T0))
+            modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(earlier)
+    assert modes.pop("m.db") == 0o600
+    assert set(modes.values()) == {0o600}
