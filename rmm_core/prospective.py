@@ -134,7 +134,10 @@ def reflect(
             logger.info("the bank of a user moved during reflection; deciding again")
             continue
         break
-    return draft.report(extraction.dropped, unfiled=len(loose))
+    report = draft.report(extraction.dropped, unfiled=len(loose))
+    if report.dropped:
+        logger.warning("of what a model replied, %d malformed parts were left out", report.dropped)
+    return report
 
 
 def reembedding(store: MemoryStore) -> Flow[int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from rmm_core.errors import ConflictError, NotFoundError
+from rmm_core.errors import ConflictError, NotFoundError, StoreError
 from rmm_core.protocols import LearnerState
 from rmm_core.stores._rows import (
     FEEDBACK_COLUMNS,
@@ -23,6 +23,7 @@ from rmm_core.stores._rows import (
     turn_at,
     turn_of,
     turn_row,
+    whole_number,
 )
 from rmm_core.stores._sql import Sql
 from rmm_core.types import Feedback, Message, Session, Turn, TurnRef
@@ -223,7 +224,12 @@ def logged(db: Sql, after: int, limit: int, user_id: str | None, *, newest: bool
         f" ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?",
         (after, *_values(user_id), limit),
     ).fetchall()
-    return [(row[0], feedback_of(row[1:])) for row in (reversed(rows) if newest else rows)]
+    entries = [(whole_number(row[0]), feedback_of(row[1:])) for row in (reversed(rows) if newest else rows)]
+    for number, _ in entries:
+        if number <= after:  # who reads on from the last number would never come to an end
+            raise StoreError("the learning log is not in its order: the database is damaged; restore a copy of it")
+        after = number
+    return entries
 
 
 def unlog(db: Sql, last: int, user_id: str | None) -> list[str]:

@@ -12,6 +12,8 @@ import pytest
 
 from rmm_core import Attachment, InputError, Message, ReflectiveMemory, RMMConfig, StoreError
 from rmm_core.learned import Learned
+from rmm_core.stores import _talk
+from rmm_core.stores._rows import FEEDBACK_COLUMNS
 from rmm_core.testing import HashEmbedder, ScriptedLLM
 from tests.hostile import FUZZ
 
@@ -224,3 +226,31 @@ def test_a_damaged_learner_is_one_that_has_learned_nothing(whole, tmp_path):
                 Learned.unpack(bytes(damaged), memory.config, 1)
             except InputError:
                 continue
+
+
+class Astray:
+    """A connection that gives rows in an order that a damaged table has."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def execute(self, statement, values=()):
+        return self
+
+    def fetchall(self):
+        return self.rows
+
+
+def test_a_learning_log_out_of_order_is_not_read_for_ever(whole, tmp_path):
+    path = tmp_path / "memory.db"
+    path.write_bytes(whole)
+    with ReflectiveMemory.open(path, embedder=HashEmbedder()) as memory:
+        rows = memory.store._file._db.execute(
+            f"SELECT number, {FEEDBACK_COLUMNS} FROM feedback ORDER BY number"
+        ).fetchall()
+        assert len(_talk.logged(Astray(rows), 0, 99, None)) == len(rows) > 3
+        for order in (rows[::-1], [rows[0], rows[0]], [rows[1], rows[0], rows[2]]):
+            with pytest.raises(StoreError, match="not in its order"):
+                _talk.logged(Astray(order), 0, 99, None)
+        with pytest.raises(StoreError, match="not in its order"):
+            _talk.logged(Astray(rows), rows[0][0], 99, None)
