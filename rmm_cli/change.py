@@ -12,7 +12,7 @@ from rmm_cli.counts import counted
 from rmm_cli.finding import known_memory, known_user
 from rmm_cli.look import User
 from rmm_cli.models import NoEmbedder, Watched
-from rmm_cli.opening import Opening, is_there, near_path
+from rmm_cli.opening import Opening, expanded, is_there, near_path
 from rmm_cli.output import Column, Output
 from rmm_cli.text import minute, plural
 from rmm_core import ConfigError, InputError, NotFoundError, ReflectionReport, ReflectiveMemory
@@ -31,7 +31,7 @@ def import_(
     name: Annotated[str | None, typer.Option("--as", metavar="USER", help="Another id to restore under.")] = None,
 ) -> None:
     """Restore a user from an export; makes the memory where there is none."""
-    lines = _read(file)
+    lines = _read(expanded(file))
     parse_lines(lines)  # before a memory is made for nothing
     embedder = at.embedder()
     if isinstance(embedder, NoEmbedder):

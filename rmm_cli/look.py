@@ -13,7 +13,7 @@ import typer
 
 from rmm_cli.counts import UserCounts, counted
 from rmm_cli.finding import known_memory, known_user
-from rmm_cli.opening import Opening, is_there
+from rmm_cli.opening import Opening, writable
 from rmm_cli.output import Column, Output
 from rmm_cli.text import day, minute, plural
 from rmm_core import InputError, Memory, ReflectiveMemory, Turn
@@ -129,30 +129,29 @@ def export(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where it goes; stdout when left out.")
     ] = None,
 ) -> None:
-    """Everything kept of a user, as JSON lines that 'rmm import' reads."""
+    """All sessions, turns and memories of a user, as JSON lines that 'rmm import' reads."""
+    file = None if to is None or str(to) == "-" else writable(to, at.place)
     with at.memory() as memory:
         lines = memory.export_user(known_user(memory, user))
-        if to is None or str(to) == "-":
+        if file is None:
             for line in lines:
                 out.raw(line)
             return
         whole = list(lines)  # before an earlier file is lost for a half of one
-    _write(to, whole, at.place)
+    _write(file, whole)
     if out.json:
-        out.document({"user_id": user, "file": str(to), "lines": len(whole)})
+        out.document({"user_id": user, "file": str(file), "lines": len(whole)})
     else:
-        out.note(f"{plural(len(whole), 'line')} in {to}")
+        out.note(f"{plural(len(whole), 'line')} in {file}")
 
 
-def _write(file: Path, lines: list[str], store: str) -> None:
+def _write(file: Path, lines: list[str]) -> None:
     """Write lines into a file; a new one nobody but its owner can read.
 
     Raises:
         InputError: When it cannot be written.
     """
     try:
-        if is_there(file) and is_there(Path(store)) and file.samefile(store):
-            raise InputError(f"{str(file)!r} is the memory itself; name another file")
         with open(file, "w", encoding="utf-8", newline="\n", opener=partial(os.open, mode=0o600)) as writing:
             writing.writelines(f"{line}\n" for line in lines)
     except OSError as error:

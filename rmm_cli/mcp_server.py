@@ -232,7 +232,9 @@ class _Tools:
         numbers: Annotated[list[int], Field(description="The memories your answer rests on; empty when none helped.")],
     ) -> Cited:
         """Say which memories of a search your answer rests on, so that the memory learns what helps. Once a search."""
-        found = self._memory.recent.get(checked_id(user_id, "user_id"), recall)
+        found = self._memory.recent.find(checked_id(user_id, "user_id"), recall)
+        if found is None:
+            raise NotFoundError(f"there is no recent search {recall!r}: search again, then cite what that finds")
         cited = tuple(sorted(set(numbers)))
         if any(not 1 <= number <= len(found.shown) for number in cited):
             raise InputError(f"numbers count the memories found, {len(found.shown)} here, from 1; got {list(cited)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import logging
 import os
 import re
 import sys
@@ -141,7 +140,8 @@ def _quieten() -> None:
     """The loader's own progress and remarks would cross what is said here."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    logging.getLogger("transformers").setLevel(logging.ERROR)
+    for library in ("HF_HUB", "TRANSFORMERS"):  # they set their loggers' levels themselves when they are imported
+        os.environ.setdefault(f"{library}_VERBOSITY", "error")
 
 
 _AT_ONCE = 64

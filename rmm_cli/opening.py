@@ -12,6 +12,7 @@ from rmm_cli.models import NoEmbedder
 from rmm_cli.settings import configuration
 from rmm_cli.text import near
 from rmm_core import LLM, Embedder, InputError, NotFoundError, ReflectionReport, ReflectiveMemory
+from rmm_core.errors import WrongKeyError
 from rmm_core.stores import shown
 
 KEY = "RMM_KEY"
@@ -43,9 +44,7 @@ class Opening:
         """Where it is, as the core takes it."""
         if "://" in self.store or self.store == _IN_PROCESS:
             return self.store
-        with suppress(RuntimeError):  # of a user who has no home, or is none
-            return str(Path(self.store).expanduser())
-        return self.store
+        return str(expanded(Path(self.store)))
 
     @property
     def shown(self) -> str:
@@ -72,14 +71,19 @@ class Opening:
         config = configuration(self.settings)
         if not self.creates:
             refuse_missing(self.place)
-        with ReflectiveMemory.open(
-            self.place,
-            key=self._key(),
-            llm=self.llm(),
-            embedder=embedder or self.embedder(),
-            config=config,
-            on_reflection=on_reflection,
-        ) as memory:
+        key = self._key()
+        try:
+            opened = ReflectiveMemory.open(
+                self.place,
+                key=key,
+                llm=self.llm(),
+                embedder=embedder or self.embedder(),
+                config=config,
+                on_reflection=on_reflection,
+            )
+        except WrongKeyError as error:
+            raise WrongKeyError(f"{str(error).removesuffix(': key=...')}; {self._key_hint(key)}") from error
+        with opened as memory:
             yield memory
 
     def _key(self) -> str | bytes | None:
@@ -87,6 +91,13 @@ class Opening:
         if self.key_file is not None:
             return read_key(self.key_file)
         return None if "://" in self.place else os.environ.get(KEY) or None
+
+    def _key_hint(self, key: str | bytes | None) -> str:
+        """Where a key is looked for, or where the one that did not fit came from."""
+        if key is None:
+            return f"put the key into {KEY}, or name a file that holds it: --key-file FILE"
+        source = KEY if self.key_file is None else f"--key-file {str(self.key_file)!r}"
+        return f"the key tried here is that of {source}"
 
 
 def read_key(path: Path) -> str | bytes:
@@ -96,7 +107,7 @@ def read_key(path: Path) -> str | bytes:
         InputError: When the file cannot be read.
     """
     try:
-        content = path.expanduser().read_bytes()
+        content = expanded(path).read_bytes()
     except OSError as error:
         raise InputError(f"cannot read the key file {str(path)!r}: {error.strerror or error}") from error
     try:
@@ -124,6 +135,50 @@ def refuse_missing(place: str) -> None:
     if path.is_file() and path.stat().st_size == 0:
         raise NotFoundError(f"the file {place!r} is empty: there is no memory in it")
     return None
+
+
+def expanded(path: Path) -> Path:
+    """A path whose ``~`` is a folder; as it is for a user who has no home, or is none."""
+    with suppress(RuntimeError):
+        return path.expanduser()
+    return path
+
+
+def writable(file: Path, store: str) -> Path:
+    """Where a command may write what it was told to write into ``file``.
+
+    An encrypted memory cannot be told from other files: of those only ``store`` itself is refused.
+
+    Raises:
+        InputError: When it is a folder, or a memory or another SQLite database, or one of the files beside such a one.
+    """
+    target = expanded(file)
+    real = os.path.realpath(target)
+    try:
+        if target.is_dir():
+            raise InputError(f"{str(target)!r} is a folder; name a file in it")
+        for guarded in (real, *(real.removesuffix(end) for end in _BESIDE if real.endswith(end))):
+            whose = _database(Path(guarded), Path(store))
+            if whose:
+                part = "" if guarded == real else "part of "
+                raise InputError(f"{str(target)!r} is {part}{whose}; name another file")
+    except OSError as error:
+        raise InputError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+    return target
+
+
+def _database(path: Path, store: Path) -> str:
+    """What a file is that must not be lost; empty for any other."""
+    if is_there(path) and is_there(store) and path.samefile(store):
+        return "the memory itself"
+    return "a SQLite database" if _is_sqlite(path) else ""
+
+
+def _is_sqlite(path: Path) -> bool:
+    if not path.is_file():  # a pipe would wait for somebody to write
+        return False
+    with path.open("rb") as reading:
+        return reading.read(len(_SQLITE)) == _SQLITE
 
 
 def is_there(path: Path) -> bool:
@@ -172,3 +227,5 @@ def _refuse_missing_schema(url: str) -> None:
 
 
 _IN_PROCESS = ":memory:"
+_BESIDE = ("-wal", "-shm", "-journal")
+_SQLITE = b"SQLite format 3\0"

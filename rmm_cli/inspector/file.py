@@ -27,7 +27,7 @@ def write(memory: ReflectiveMemory, path: str | PathLike[str], store_name: str) 
                     Path(draft.name).unlink()
                 raise
     except OSError as error:
-        raise StoreError(f"the page cannot be written to {target}: {error}") from error
+        raise StoreError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
     return written
 
 

@@ -90,6 +90,9 @@ class Inspector:
         if refused:
             start(refused[0], [("Content-Type", "application/json")])
             return [json.dumps({"error": refused[1]}).encode()]
+        if environ["PATH_INFO"] == f"/{self.token}":  # the page asks for its data relative to its own address
+            start("302 Found", [("Location", f"/{self.token}/"), ("Content-Type", "text/plain")])
+            return []
         environ["PATH_INFO"] = environ["PATH_INFO"].removeprefix(f"/{self.token}")
         answered: Iterable[bytes] = self._app(environ, start)
         return answered
@@ -104,7 +107,7 @@ class Inspector:
         if of_others or environ.get("HTTP_ORIGIN", own) != own:
             return "403 Forbidden", "another page asks: only this one may"
         path = environ.get("PATH_INFO", "").split("/")
-        if len(path) < 3 or not self._is_token(path[1]):
+        if len(path) < 2 or not self._is_token(path[1]):
             return "404 Not Found", "open the whole address that rmm inspect printed: it holds a key of this run"
         sent = environ.get("HTTP_X_INSPECTOR_TOKEN", "")
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD") and not self._is_token(sent):
@@ -120,7 +123,7 @@ class Inspector:
         return document.head() + document.data("page", self._about) + document.tail()
 
     def _users(self) -> dict[str, Any]:
-        start = _asked("start")
+        start = _asked("start") or "0"
         if not start.isdecimal():
             raise InputError(f"start is a whole number; got {start!r}")
         return data.users(self._memory, find=_asked("find"), start=int(start), limit=_USERS_AT_ONCE)
@@ -146,7 +149,10 @@ class Inspector:
 
     def _forget(self) -> dict[str, Any]:
         self._need_write()
-        erased = self._memory.forget_user(_asked("user"))
+        user_id = _asked("user")
+        if user_id not in self._memory.users():
+            raise NotFoundError("there is no such user any more")
+        erased = self._memory.forget_user(user_id)
         return {"memories": erased.memories, "turns": erased.turns, "answers": erased.answers}
 
     def _need_write(self) -> None:

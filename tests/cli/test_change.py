@@ -52,6 +52,13 @@ def test_what_is_no_export_makes_no_memory(rmm, tmp_path, content, complaint):
     assert not (tmp_path / "new.db").exists()
 
 
+def test_an_export_in_the_home_folder_is_found(rmm, db, tmp_path, monkeypatch):
+    rmm("export", db, "ann", "-o", tmp_path / "ann.jsonl")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "3 memories" in rmm("import", tmp_path / "new.db", "~/ann.jsonl").stdout
+    assert "there is no file '~nobody-of-that-name/a'" in rmm("import", db, "~nobody-of-that-name/a", code=1).stderr
+
+
 # -- forget ------------------------------------------------------------------------------
 
 

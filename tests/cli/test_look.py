@@ -153,12 +153,6 @@ def test_an_export_is_what_the_memory_exports(rmm, db, at, tmp_path):
     assert json.loads(done.stdout) == {"user_id": "ann", "file": str(tmp_path / "ann.jsonl"), "lines": 6}
 
 
-def test_an_export_never_takes_the_place_of_the_memory(rmm, db, tmp_path):
-    assert "is the memory itself" in rmm("export", db, "ann", "-o", db, code=1).stderr
-    assert len(summary(rmm, db)) == 3
-    assert "cannot write" in rmm("export", db, "ann", "-o", tmp_path / "no" / "folder", code=1).stderr
-
-
 @pytest.mark.parametrize("command", ["show", "export", "forget", "reflect"])
 def test_an_unknown_user_is_an_error_that_names_near_ones(rmm, bank, command):
     done = rmm(command, bank, "anne", code=1)

@@ -59,7 +59,7 @@ async def test_two_users_are_kept_apart(open_memory):
         assert "goats" not in text
         (bees,) = (m["memory_id"] for m in found["memories"])
         assert "no memory" in await failing(client, "forget_memory", memory_id=bees, user_id="bob")
-        assert "no recent recall" in await failing(
+        assert "no recent search" in await failing(
             client, "cite_memories", recall=found["recall"], numbers=[1], user_id="bob"
         )
         assert memory.get("ann", bees)
@@ -101,7 +101,11 @@ async def test_citations_teach_once(open_memory):
         ("remember", {"user_id": "ann", "text": "\n"}, "text"),
         ("remember", {"user_id": "ann", "text": BEES, "said_by": "system"}, "said_by"),
         ("end_session", {"user_id": ""}, "user_id is blank"),
-        ("cite_memories", {"user_id": "ann", "recall": "none", "numbers": [1]}, "no recent recall 'none'"),
+        (
+            "cite_memories",
+            {"user_id": "ann", "recall": "none", "numbers": [1]},
+            "no recent search 'none': search again, then cite",
+        ),
         ("cite_memories", {"user_id": "ann", "recall": "none", "numbers": "first"}, "numbers"),
         ("forget_memory", {"user_id": "ann", "memory_id": "none"}, "there is no memory 'none'; search_memory gives"),
         ("forget_memory", {"user_id": "a\x00", "memory_id": "none"}, "NUL"),

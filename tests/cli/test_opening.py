@@ -1,6 +1,7 @@
 """From options to an open memory: places, keys, models, settings; what is wrong with them is said in a line."""
 
 import json
+import logging
 import sqlite3
 import sys
 from functools import partial
@@ -15,6 +16,7 @@ from rmm_core import RMMConfig
 from rmm_core.models import OpenAIEmbedder, OpenAILLM, SentenceTransformerEmbedder
 from rmm_core.stores.sqlite import SQLiteStore
 from tests.cli.conftest import EMBEDDER, fill
+from tests.fresh import python
 
 needs_sqlcipher = pytest.mark.skipif(
     find_spec("sqlcipher3") is None, reason="needs the extra 'encryption': pip install sqlcipher3"
@@ -93,6 +95,52 @@ def test_a_locked_file_is_an_error(rmm, db, monkeypatch):
 def test_a_home_folder_is_found_and_a_path_shown_whole(rmm, db, monkeypatch):
     monkeypatch.setenv("HOME", str(Path(db).parent))
     assert json.loads(rmm("stats", "~/memory.db", "--json").stdout)["store"] == db
+
+
+@pytest.fixture(params=["export", "inspect"])
+def writes(rmm, request):
+    """Runs a command that writes a memory into a file."""
+    how = {"export": ("ann", "-o"), "inspect": ("--html",)}[request.param]
+    return lambda store, file, **kept: rmm(request.param, store, *how, file, **kept)
+
+
+def test_no_memory_is_overwritten_by_what_is_written_of_one(writes, db, tmp_path, monkeypatch):
+    other = fill(tmp_path / "other.db")
+    monkeypatch.chdir(tmp_path)
+    Path("link.db").symlink_to(db)
+    Path("hard.db").hardlink_to(db)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    for file in (db, "memory.db", "link.db", "hard.db"):
+        assert f"error: '{file}' is the memory itself; name another file\n" == writes(db, file, code=1).stderr
+    assert "is the memory itself" in writes("link.db", db, code=1).stderr
+    for end in ("-wal", "-shm", "-journal"):
+        assert "is part of the memory itself" in writes(db, f"{db}{end}", code=1).stderr
+        assert "is part of a SQLite database" in writes(db, f"{other}{end}", code=1).stderr
+    assert "is a SQLite database; name another file" in writes(db, other, code=1).stderr
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@needs_sqlcipher
+def test_an_encrypted_memory_is_not_overwritten_by_what_is_written_of_it(writes, tmp_path, monkeypatch):
+    db = fill(tmp_path / "secret.db", key="correct horse")
+    monkeypatch.setenv("RMM_KEY", "correct horse")
+    for file in (db, f"{db}-wal"):
+        assert "the memory itself" in writes(db, file, code=1).stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["secret.db"]
+
+
+def test_a_file_is_written_where_a_shell_would_write_it_or_it_is_said_why_not(writes, db, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    writes(db, "~/out")
+    first = (tmp_path / "out").read_text(encoding="utf-8")
+    assert "Vienna" in first
+    (tmp_path / "out").write_text("earlier")
+    writes(db, tmp_path / "out")
+    assert "Vienna" in (tmp_path / "out").read_text(encoding="utf-8")
+    assert writes(db, tmp_path, code=1).stderr == f"error: '{tmp_path}' is a folder; name a file in it\n"
+    missing = tmp_path / "no" / "out"
+    assert writes(db, missing, code=1).stderr == f"error: cannot write '{missing}': No such file or directory\n"
+    assert "cannot write" in writes(db, "m" * 300, code=1).stderr
 
 
 def test_a_database_without_a_memory_stays_without(rmm, postgres_url):
@@ -176,17 +224,23 @@ def test_without_a_memory_the_usage_is_shown(rmm):
         (b"\xff" * 32, b"\xff" * 32),
     ],
 )
-def test_an_encrypted_file_opens_with_the_key_in_a_file(rmm, tmp_path, key, content):
+def test_an_encrypted_file_opens_with_the_key_in_a_file(rmm, tmp_path, monkeypatch, key, content):
     db = fill(tmp_path / "secret.db", key=key)
     (tmp_path / "key").write_bytes(content)
     for command in (("users",), ("show", "ann"), ("ask", "ann", "Vienna?"), ("stats",)):
         done = rmm(command[0], db, *command[1:], "--key-file", tmp_path / "key")
         assert done.stdout == rmm(command[0], db, *command[1:], "--key-file", tmp_path / "key").stdout
-    assert "An encrypted memory is opened with its key" in rmm("users", db, code=1).stderr
+    done = rmm("users", db, code=1)
+    assert "An encrypted memory is opened with its key; put the key into RMM_KEY, or name a file" in done.stderr
+    assert "--key-file FILE" in done.stderr
     (tmp_path / "key").write_text("wrong horse")
     done = rmm("users", db, "--key-file", tmp_path / "key", code=1)
     assert "with this key" in done.stderr
+    assert f"the key tried here is that of --key-file '{tmp_path / 'key'}'" in done.stderr
     assert "wrong horse" not in done.stderr
+    monkeypatch.setenv("RMM_KEY", "wrong horse")
+    assert "the key tried here is that of RMM_KEY" in rmm("users", db, code=1).stderr
+    assert "it is not encrypted" in rmm("users", fill(tmp_path / "open.db"), code=1).stderr
 
 
 @needs_sqlcipher
@@ -234,6 +288,17 @@ def test_without_a_name_the_embedder_that_is_installed_serves(monkeypatch, insta
     assert isinstance(embedder, SentenceTransformerEmbedder)
     assert embedder.model == model
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+
+
+def test_what_the_loader_of_models_has_to_say_of_its_retries_is_not_printed(monkeypatch):
+    for library in ("HF_HUB", "TRANSFORMERS"):
+        monkeypatch.delenv(f"{library}_VERBOSITY", raising=False)
+    code = (
+        "from rmm_cli import models; models.embedder('nomodel', None, None)\n"
+        "from huggingface_hub.utils import logging as hub; from transformers.utils import logging as loader\n"
+        "print(hub.get_verbosity(), loader.get_verbosity())"
+    )
+    assert python(code) == f"{logging.ERROR} {logging.ERROR}"
 
 
 @pytest.mark.parametrize("command", [("ask", "ann", "Where?"), ("reembed",)])

@@ -42,8 +42,16 @@ def test_the_page_is_written_into_a_file(rmm, db, tmp_path):
 def test_options_of_the_page_that_contradict_each_other_are_usage_errors(rmm, db, served):
     assert "--json goes with --html" in rmm("inspect", db, "--json", code=2).stderr
     assert "--write goes without --html" in rmm("inspect", db, "--html", "page.html", "--write", code=2).stderr
+    done = rmm("inspect", db, "--html", "page.html", "--port", 0, code=2)
+    assert "--port goes without --html" in done.stderr
     assert rmm("inspect", db, "--port", 65536, code=2).stderr
     assert served == []
+
+
+@pytest.mark.parametrize("option", [("--port", 8765), ("--host", "127.0.0.1")])
+def test_where_to_listen_is_said_of_http_alone(rmm, tmp_path, served, option):
+    assert f"{option[0]} goes with --http" in rmm("mcp", tmp_path / "new.db", *option, code=2).stderr
+    assert (served, list(tmp_path.iterdir())) == ([], [])
 
 
 def test_the_server_is_started_as_the_options_say(rmm, bank, served):
