@@ -763,7 +763,7 @@ async def test_llamaindex_sees_what_it_does(own):
     finally:
         root.span_handlers.remove(spans)
     names = [s.id_.partition("-")[0] for s in spans.completed_spans]
-    assert names == ["RMMMemory.put", "RMMMemory.get", "RMMMemory.aput", "RMMMemory.aget"]
+    assert names == ["RMMMemory.put", "rmm.recall", "RMMMemory.get", "RMMMemory.aput", "RMMMemory.aget"]
 
 
 def test_a_model_without_functions_remembers_too(memory, own, told):
