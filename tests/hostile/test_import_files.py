@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from contextlib import suppress
 
 import pytest
@@ -53,6 +54,11 @@ def imported(lines):
     return memory, user
 
 
+def unborn(line):
+    """A line without the number by which a database tells sessions apart: lines may come in another order."""
+    return re.sub(r'"born": \d+', "", line)
+
+
 def usable(found):
     """What was imported can be used like anything else; it is let go of then."""
     memory, user = found
@@ -65,7 +71,7 @@ def usable(found):
     memory.forget_user(user)
     with a_memory() as other:
         assert other.import_user(exported) == user
-        assert list(other.export_user(user)) == exported
+        assert [*map(unborn, other.export_user(user))] == [*map(unborn, exported)]
     memory.close()
 
 

@@ -4,6 +4,7 @@
 
 import asyncio
 import inspect
+import os
 import re
 import unicodedata
 
@@ -42,7 +43,7 @@ def crowd(request, tmp_path_factory):
         import psycopg
 
         server = request.getfixturevalue("postgres_server")
-        schema = "hostile_names"
+        schema = f"hostile_names_{os.getpid()}"
         place = f"{server}{'&' if '?' in server else '?'}options=-csearch_path%3D{schema},public"
     else:
         place = tmp_path_factory.mktemp("crowd") / "memory.db"

@@ -143,3 +143,17 @@ def test_a_messages_history_that_is_handed_over_again_is_stored_once(open_memory
         own = RMMMemory.from_defaults(memory, user_id="ann", session_id="t", chat_history=list(said))
         assert len(own.get_all()) == len(said)
     assert [t.text for t in memory.store.turns("ann", "t")] == [m.content for m in said]
+
+
+def test_numbers_names_and_dates_that_an_extractor_scrubbed_are_found_and_shown(open_memory):
+    scrubbed = '{"extracted_memories": [{"summary": "Ann runs and has a relative.", "reference": [0]}]}'
+    memory = open_memory(ScriptedLLM(scrubbed), config=ALONE)
+    with memory.chat("ann") as chat:
+        chat.add(
+            Message("user", "I ran in Leeds on 6 October in 2:05:17, with my cousin Xanthe."),
+            Message("user", "The weather is lovely here."),
+            Message("user", "We should cook something soon."),
+        )
+    for asked in ("What took 2:05:17?", "Who is Xanthe?", "What did I do on 6 October?"):
+        best = memory.recall("ann", asked, top_m=1)
+        assert "I ran in Leeds on 6 October in 2:05:17, with my cousin Xanthe." in best.prompt()
