@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from benchmarks.datasets import Conversation, Question, Sitting
-from rmm_core import Attachment, Message, TurnRef
+from rmm_core import Attachment, Message, ReflectionReport, ReflectiveMemory, TurnRef
 
 _TALK: tuple[tuple[str, str], ...] = (
     (
@@ -118,3 +118,11 @@ CONVERSATION = Conversation(
         for i, (text, said, evidence) in enumerate(_QUESTIONS)
     ),
 )
+
+
+def hold(memory: ReflectiveMemory, user_id: str, conversation: Conversation, sitting: Sitting) -> ReflectionReport:
+    """One session of a user, as it was held, and what became of it."""
+    user_name, agent_name = conversation.speakers
+    chat = memory.chat(user_id, session_id=sitting.id, user_name=user_name, agent_name=agent_name, at=sitting.at)
+    chat.add(*sitting.messages)
+    return chat.end()

@@ -72,7 +72,7 @@ class OfflineModel(Model):
     async def stream_response(
         self,
         system_instructions: str | None,
-        input: str | list[dict[str, Any]],  # noqa: A002
+        input: str | list[dict[str, Any]],  # noqa: A002 -- likewise
         model_settings: ModelSettings,
         tools: list[Tool],
         *args: Any,

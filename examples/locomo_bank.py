@@ -19,6 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where benchmarks lies, which is never installed
 
+from _conversation import hold
 from _models import bundled_embedder
 from rich.progress import track
 
@@ -44,21 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         known = set(memory.users())
         for conversation in track(conversations, "Remembering"):
             if conversation.name not in known:
-                hold(memory, conversation)
+                for sitting in conversation.sittings:
+                    hold(memory, conversation.name, conversation, sitting)
                 ask(memory, conversation, options.ask, citing)
         learner = memory.status(conversations[0].name).learner
         print(f"{len(memory.users())} users in {options.store}; {learner.updates} updates; {learner.reason}")
-
-
-def hold(memory: ReflectiveMemory, conversation: Conversation) -> None:
-    """Every session as it was held."""
-    user_name, agent_name = conversation.speakers
-    for sitting in conversation.sittings:
-        chat = memory.chat(
-            conversation.name, session_id=sitting.id, user_name=user_name, agent_name=agent_name, at=sitting.at
-        )
-        chat.add(*sitting.messages)
-        chat.end()
 
 
 def ask(memory: ReflectiveMemory, conversation: Conversation, count: int, citing: SimulatedCitations) -> None:

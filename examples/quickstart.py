@@ -19,15 +19,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where benchmarks lies, which is never installed
 
-from _conversation import CONVERSATION
+from _conversation import CONVERSATION, hold
 from _measure import USER, Report, measure
 from _models import bundled_embedder, language_model
 from _show import Screen
 
-from benchmarks.datasets import Conversation, Sitting
+from benchmarks.datasets import Conversation
 from benchmarks.datasets.locomo import answerable, load
 from benchmarks.reflectors import RecordedReflector
-from rmm_core import LLM, Embedder, ReflectionReport, ReflectiveMemory, RMMConfig, RMMError
+from rmm_core import LLM, Embedder, ReflectiveMemory, RMMConfig, RMMError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -104,7 +104,7 @@ def play(
         known = {s.id for s in memory.status(USER).sessions}
         for sitting in screen.sessions(conversation.sittings):
             if sitting.id not in known:
-                screen.remembered(sitting, remember(memory, conversation, sitting))
+                screen.remembered(sitting, hold(memory, USER, conversation, sitting))
         screen.bank(memory, some=None if options.locomo is None or llm is not None else 10)
         if options.locomo is None or llm is not None:
             for question in conversation.questions[: options.ask]:
@@ -114,14 +114,6 @@ def play(
         report = measure(memory, embedder, conversation, screen.questions, passes=1 if options.locomo else 10)
         screen.learned(report, memory)
     return report
-
-
-def remember(memory: ReflectiveMemory, conversation: Conversation, sitting: Sitting) -> ReflectionReport:
-    """One session, as it was held, and what became of it."""
-    user_name, agent_name = conversation.speakers
-    chat = memory.chat(USER, session_id=sitting.id, user_name=user_name, agent_name=agent_name, at=sitting.at)
-    chat.add(*sitting.messages)
-    return chat.end()
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rmm_cli.counts import counted
+from rmm_cli.decisions import changes, decision
 from rmm_cli.opening import Opening
 from rmm_cli.output import Column, Output
 from rmm_cli.text import plural, size
@@ -115,12 +115,12 @@ def _summary(curve: Sequence[LearningStep]) -> dict[str, Any] | None:
     if not curve:
         return None
     part = max(len(curve) // 4, 1)
-    changes = [b for a, b in pairwise(curve) if a.ranking != b.ranking]
+    later = [step for step in changes(curve) if step is not curve[0]]
     return {
         "answers": curve[-1].answers,
         "cited_first_quarter": _mean([s.cited for s in curve[:part]]),
         "cited_last_quarter": _mean([s.cited for s in curve[-part:]]),
-        "served": [{"answers": s.answers, "ranking": s.ranking, "reason": s.reason} for s in (curve[0], *changes)],
+        "served": [decision(step) for step in (curve[0], *later)],
     }
 
 

@@ -26,60 +26,38 @@ _STORE: dict[str, Any] = {
         str, typer.Argument(metavar="STORE", help=f"A file, or a postgresql:// URL; left out, what {STORE} names.")
     ],
 }
+
+
+def _option(kind: Any, metavar: str, text: str, *names: str, **more: Any) -> Any:
+    """An option of opening the memory."""
+    return Annotated[kind, typer.Option(*names, metavar=metavar, help=text, rich_help_panel=_OPENING, **more)]
+
+
+_NAME = str | None
 _PLACE: dict[str, Any] = {
-    "key_file": Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"Holds the key of an encrypted file; or {KEY}.", rich_help_panel=_OPENING),
-    ],
-    "settings": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="A setting of RMMConfig; may be repeated.", rich_help_panel=_OPENING
-        ),
-    ],
+    "key_file": _option(Path | None, "FILE", f"Holds the key of an encrypted file; or {KEY}."),
+    "settings": _option(list[str] | None, "NAME=VALUE", "A setting of RMMConfig; may be repeated.", "--set"),
 }
 _EMBEDS: dict[str, Any] = {
-    "embed": Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            envvar="RMM_EMBED",
-            show_envvar=False,
-            help=f"The embedder: a sentence-transformers model or its folder, or package.module:factory; or RMM_EMBED."
-            f" {DEFAULT} when left out.",
-            rich_help_panel=_OPENING,
-        ),
-    ],
-    "embed_url": Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help=f"An OpenAI-compatible endpoint that embeds; its key is in {API_KEY}.",
-            rich_help_panel=_OPENING,
-        ),
-    ],
-    "embed_model": Annotated[
-        str | None, typer.Option(metavar="NAME", help="The model there.", rich_help_panel=_OPENING)
-    ],
+    "embed": _option(
+        _NAME,
+        "MODEL",
+        "The embedder: a sentence-transformers model or its folder, or package.module:factory; or RMM_EMBED."
+        f" {DEFAULT} when left out.",
+        envvar="RMM_EMBED",
+        show_envvar=False,
+    ),
+    "embed_url": _option(_NAME, "URL", f"An OpenAI-compatible endpoint that embeds; its key is in {API_KEY}."),
+    "embed_model": _option(_NAME, "NAME", "The model there."),
 }
 _THINKS: dict[str, Any] = {
-    "llm": Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FACTORY",
-            help="The language model. Without any, memories are made of the users' own sentences.",
-            rich_help_panel=_OPENING,
-        ),
-    ],
-    "llm_url": Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help=f"An OpenAI-compatible endpoint that answers; its key is in {API_KEY}.",
-            rich_help_panel=_OPENING,
-        ),
-    ],
-    "llm_model": Annotated[str | None, typer.Option(metavar="NAME", help="The model there.", rich_help_panel=_OPENING)],
+    "llm": _option(
+        _NAME,
+        "MODULE:FACTORY",
+        "The language model. Without any, memories are made of the users' own sentences.",
+    ),
+    "llm_url": _option(_NAME, "URL", f"An OpenAI-compatible endpoint that answers; its key is in {API_KEY}."),
+    "llm_model": _option(_NAME, "NAME", "The model there."),
 }
 _JSON: dict[str, Any] = {
     "as_json": Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")],
@@ -130,6 +108,7 @@ def opened(
         parameters += [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
         parameters += [_parameter(*item, False if item[0] == "as_json" else None) for item in shared.items()]
         command.__doc__ = step.__doc__
+        # Typer reads it; the type of a function has no such attribute.
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters}
         return command

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from rmm_cli.text import plural
-from rmm_core import ReflectiveMemory
+from rmm_core import Memory, ReflectiveMemory, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ class UserCounts:
 def counted(memory: ReflectiveMemory, user_id: str) -> UserCounts:
     """How much is kept of a user."""
     memories, sessions = memory.memories(user_id), memory.store.sessions(user_id)
+    return counts_of(user_id, memories, sessions, consents=not memory.store.declined(user_id))
+
+
+def counts_of(user_id: str, memories: Sequence[Memory], sessions: Sequence[Session], *, consents: bool) -> UserCounts:
+    """How much these are."""
     topics = sum(m.kind == "topic" for m in memories)
     return UserCounts(
         user_id=user_id,
@@ -44,6 +50,6 @@ def counted(memory: ReflectiveMemory, user_id: str) -> UserCounts:
         turns=sum(s.turns for s in sessions),
         sessions=len(sessions),
         pending=sum(s.reflected < s.turns for s in sessions),
-        consents=not memory.store.declined(user_id),
+        consents=consents,
         last_seen=max((s.last_at for s in sessions), default=None),
     )

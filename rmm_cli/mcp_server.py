@@ -285,6 +285,7 @@ def _tool(step: Callable[..., Awaitable[Any]], fixed: dict[str, str]) -> Callabl
 
     signature = inspect.signature(step, eval_str=True)
     left = [p for name, p in signature.parameters.items() if name not in fixed]
+    # The server reads it; the type of a function has no such attribute.
     tool.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
     return tool
 

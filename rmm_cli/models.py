@@ -73,14 +73,11 @@ def embedder(name: str | None, url: str | None, model: str | None) -> Embedder:
         typer.BadParameter: When they contradict each other, or one is missing.
         ConfigError: When what they name cannot be imported.
     """
-    if url is not None or model is not None:
-        if name is not None:
-            raise typer.BadParameter("an embedder is named by --embed or by --embed-url, not by both")
-        if url is None or model is None:
-            raise typer.BadParameter("--embed-url and --embed-model go together")
-        return OpenAIEmbedder(model, base_url=url, api_key=os.environ.get(API_KEY))
+    if (there := _endpoint("an embedder", "--embed", name, url, model)) is not None:
+        return OpenAIEmbedder(there[1], base_url=there[0], api_key=os.environ.get(API_KEY))
     if name is not None and _is_reference(name):
-        return made_by(name)  # type: ignore[no-any-return]  # ReflectiveMemory checks what it offers
+        made: Embedder = made_by(name)  # ReflectiveMemory checks what it offers
+        return made
     _quieten()
     if name is not None:
         return SentenceTransformerEmbedder(name)
@@ -100,17 +97,25 @@ def language_model(name: str | None, url: str | None, model: str | None) -> LLM 
         typer.BadParameter: When they contradict each other, or one is missing.
         ConfigError: When what they name cannot be imported.
     """
-    if url is not None or model is not None:
-        if name is not None:
-            raise typer.BadParameter("a language model is named by --llm or by --llm-url, not by both")
-        if url is None or model is None:
-            raise typer.BadParameter("--llm-url and --llm-model go together")
-        return OpenAILLM(model, base_url=url, api_key=os.environ.get(API_KEY))
+    if (there := _endpoint("a language model", "--llm", name, url, model)) is not None:
+        return OpenAILLM(there[1], base_url=there[0], api_key=os.environ.get(API_KEY))
     if name is None:
         return None
     if not _is_reference(name):
         raise typer.BadParameter(f"--llm is package.module:factory; got {name!r}. For an endpoint: --llm-url URL")
-    return made_by(name)  # type: ignore[no-any-return]
+    made: LLM = made_by(name)
+    return made
+
+
+def _endpoint(what: str, option: str, name: str | None, url: str | None, model: str | None) -> tuple[str, str] | None:
+    """The address and the model that ``option-url`` and ``option-model`` name; None when neither was given."""
+    if url is None and model is None:
+        return None
+    if name is not None:
+        raise typer.BadParameter(f"{what} is named by {option} or by {option}-url, not by both")
+    if url is None or model is None:
+        raise typer.BadParameter(f"{option}-url and {option}-model go together")
+    return url, model
 
 
 def made_by(reference: str) -> Any:
@@ -128,7 +133,7 @@ def made_by(reference: str) -> Any:
         for part in name.split("."):
             factory = getattr(factory, part)
         return factory()
-    except Exception as error:
+    except Exception as error:  # whatever somebody else's module raises
         raise ConfigError(f"cannot use {reference}: {type(error).__name__}: {error}") from error
 
 

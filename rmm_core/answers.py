@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 
 from rmm_core.protocols import MemoryStore
+from rmm_core.types import Feedback
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,11 @@ class AnswerRecord:
 def answers(store: MemoryStore, user_id: str | None, last: int) -> tuple[AnswerRecord, ...]:
     """The last entries of the learning log, one user's or everybody's, oldest first."""
     log = store.feedback(limit=last, user_id=user_id, newest=True)
+    by_user: defaultdict[str, list[Feedback]] = defaultdict(list)
+    for _, f in log:
+        by_user[f.user_id].append(f)
     asked, said = {}, {}
-    for user in {f.user_id for _, f in log}:
-        mine = [f for _, f in log if f.user_id == user]
+    for user, mine in by_user.items():
         ids = {f.memory_ids[i] for f in mine if f.embeddings is None for i in f.shown}
         said[user] = store.entries(user, sorted(ids))
         asked[user] = store.turns_at(user, sorted({f.asked_in for f in mine if f.asked_in is not None}))

@@ -66,9 +66,8 @@ class Sessions:
         a session whose reflection fails again and again does not slow down every turn.
         """
         now, looked = self._clock(), self._looked.get(user_id)
-        if looked is not None and abs(now - looked) <= timedelta(
-            minutes=self._config.idle_minutes
-        ):  # clocks are set back
+        idle = timedelta(minutes=self._config.idle_minutes)
+        if looked is not None and abs(now - looked) <= idle:  # clocks are set back
             return []
         self._looked.put(user_id, now)
         return (yield from self.reflecting_pending(user_id))

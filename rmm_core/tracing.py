@@ -54,14 +54,14 @@ def _opened(stack: ExitStack, tracer: Tracer, name: str, attributes: Attributes)
     try:
         opened = tracer(name, attributes)
         note = opened.__enter__()
-    except Exception:
+    except Exception:  # a tracer is somebody else's: whatever it raises, the user's turn goes on
         logger.exception("a tracer failed")
         return None
 
     def close(*failure: Any) -> None:
         try:
             opened.__exit__(*failure)
-        except Exception as error:
+        except Exception as error:  # likewise
             if error is not failure[1]:
                 logger.exception("a tracer failed")
 
@@ -72,7 +72,7 @@ def _opened(stack: ExitStack, tracer: Tracer, name: str, attributes: Attributes)
 def _safely(note: Note, told: Attributes) -> None:
     try:
         note(told)
-    except Exception:
+    except Exception:  # likewise
         logger.exception("a tracer failed")
 
 

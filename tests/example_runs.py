@@ -1,11 +1,16 @@
 """Runs the cookbooks, and reads what they print."""
 
+import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 _KEYS = ("OPENAI_", "LANGSMITH_", "LANGCHAIN_", "RMM_")
@@ -21,6 +26,24 @@ def example(name, *arguments, **settings):
         encoding="utf-8",
         check=False,
     )
+
+
+def here(name, *arguments, **settings):
+    """Runs an example in this process, which spares it the imports."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", [name, *arguments])
+        patch.chdir(ROOT)
+        for setting in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "RMM_GGUF"):
+            patch.delenv(setting, raising=False)
+        for setting, value in settings.items():
+            patch.setenv(setting, value)
+        try:
+            runpy.run_path(f"examples/{name}", run_name="__main__")
+        except SystemExit as ended:
+            code = ended.code
+    said = f"{code}\n" if isinstance(code, str) else ""  # as the interpreter does it
+    return subprocess.CompletedProcess(name, 1 if said else code, out.getvalue(), err.getvalue() + said)
 
 
 def examples(commands):

@@ -3,8 +3,21 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+from rmm_core.testing import HashEmbedder
+
 NAP = 0.25
 """How long slow models sleep, in seconds."""
+
+
+class Sleepy(HashEmbedder):
+    """Takes a nap before it embeds, and never blocks."""
+
+    async def aembed(self, texts):
+        await asyncio.sleep(NAP)
+        return super().embed(texts)
+
+    def embed(self, texts):
+        raise AssertionError("the blocking method was called on an event loop")
 
 
 @asynccontextmanager

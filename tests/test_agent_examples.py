@@ -4,8 +4,6 @@ import asyncio
 import json
 import re
 import sys
-import threading
-from http.server import ThreadingHTTPServer
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -16,9 +14,10 @@ from _options import Choice
 
 from rmm_core import Message, RMMConfig
 from rmm_core.testing import HashEmbedder
-from tests.example_runs import check_complaint, check_story, example, sessions
-from tests.heartbeat import NAP, heartbeat
-from tests.test_llamaindex_examples import Endpoint, here
+from tests.example_endpoint import Endpoint
+from tests.example_runs import check_complaint, check_story, example, here, sessions
+from tests.heartbeat import Sleepy, heartbeat
+from tests.local_server import serving
 
 pytestmark = pytest.mark.timeout(300)
 STORIES = {  # what each remembers: (in which session, what is said, what the answer holds)
@@ -158,15 +157,6 @@ class Rules(OfflineRules):
         return super().reply(prompt, asked, tools, found)
 
 
-class Sleepy(HashEmbedder):
-    async def aembed(self, texts):
-        await asyncio.sleep(NAP)
-        return super().embed(texts)
-
-    def embed(self, texts):
-        raise AssertionError("the blocking method was called on an event loop")
-
-
 MODELS = {  # an example's models, the stand-in, what reflects
     "pydantic_ai_agent.py": ("_pydantic_ai_models", "offline", "AgentLLM"),
     "autogen_agent.py": ("_autogen_models", "OfflineClient", "ClientLLM"),
@@ -227,23 +217,15 @@ class Told(Endpoint):
 def endpoint():
     from _models import bundled_embedder
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Told)
-    server.daemon_threads = True
-    server.seen, server.rules = [], OfflineRules(bundled_embedder())
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(Told, seen=[], rules=OfflineRules(bundled_embedder())) as server:
+        yield server
 
 
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("name", [needing_agents(name) for name in STORIES if name != "autogen_agent.py"])
 def test_a_story_is_told_with_a_model_behind_an_endpoint(name, endpoint):
-    url = f"http://127.0.0.1:{endpoint.server_port}/v1"
     model = "openai-chat:m" if name == "pydantic_ai_agent.py" else "m"
-    done = here(name, "--model", model, OPENAI_BASE_URL=url, OPENAI_API_KEY="none")
+    done = here(name, "--model", model, OPENAI_BASE_URL=endpoint.url, OPENAI_API_KEY="none")
     check_story(done, STORIES[name])
     assert {request["model"] for request in endpoint.seen} == {"m"}
     assert any("extracted_memories" in str(request["messages"]) for request in endpoint.seen)

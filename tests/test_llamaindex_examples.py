@@ -1,21 +1,15 @@
 """The LlamaIndex cookbooks tell their stories offline, what is mistyped is named, and their models are LlamaIndex's."""
 
 import asyncio
-import io
-import json
 import re
-import runpy
-import subprocess
-import sys
-import threading
-from contextlib import redirect_stderr, redirect_stdout
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.tools import FunctionTool
 
-from tests.example_runs import ROOT, check_complaint, check_story, examples, sessions
+from tests.example_endpoint import Endpoint
+from tests.example_runs import check_complaint, check_story, examples, here, sessions
+from tests.local_server import serving
 
 pytestmark = pytest.mark.timeout(300)
 STORIES = {  # what each remembers: (in which session, what is said, what the answer holds)
@@ -52,24 +46,6 @@ STORIES = {  # what each remembers: (in which session, what is said, what the an
 
 
 COLD = ("llamaindex_chat_engine.py", "llamaindex_memory_block.py")
-
-
-def here(name, *arguments, **settings):
-    """Runs an example in this process, which spares it the imports."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", [name, *arguments])
-        patch.chdir(ROOT)
-        for setting in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "RMM_GGUF"):
-            patch.delenv(setting, raising=False)
-        for setting, value in settings.items():
-            patch.setenv(setting, value)
-        try:
-            runpy.run_path(f"examples/{name}", run_name="__main__")
-        except SystemExit as ended:
-            code = ended.code
-    said = f"{code}\n" if isinstance(code, str) else ""  # as the interpreter does it
-    return subprocess.CompletedProcess(name, 1 if said else code, out.getvalue(), err.getvalue() + said)
 
 
 @pytest.fixture(scope="module")
@@ -124,59 +100,6 @@ def test_what_is_mistyped_is_named(name, arguments, complaint):
     assert done.stderr.count("\n") == 1 or "usage:" in done.stderr
 
 
-class Endpoint(BaseHTTPRequestHandler):
-    """An endpoint of OpenAI's kind that follows the offline rules, and reflects by repeating what was said."""
-
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.seen.append(request)
-        text, call = self.answer(request["messages"], request.get("tools", ()))
-        if not request.get("stream"):
-            return self.reply("application/json", json.dumps(self.body("message", text, [call] if call else None)))
-        chunks = [self.body("delta", text[i : i + 3]) for i in range(0, len(text), 3)]
-        if call:
-            arguments = call["function"]["arguments"]
-            named = {**call, "index": 0, "function": {**call["function"], "arguments": arguments[:4]}}
-            rest = {"index": 0, "function": {"arguments": arguments[4:]}}
-            chunks += [self.body("delta", None, [named]), self.body("delta", None, [rest])]
-        chunks.append({**self.body("delta", None), "choices": []})  # as endpoints end that count tokens
-        lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
-        return self.reply("text/event-stream", "".join([*lines, "data: [DONE]\n\n"]))
-
-    def answer(self, messages, tools):
-        prompt = "\n".join(m["content"] for m in messages if m["role"] in ("system", "user"))
-        asked = next(m["content"] for m in reversed(messages) if m["role"] == "user")
-        if "extracted_memories" in prompt:
-            said = re.findall(r"^\[(\d+)\] (.*[^?])$", prompt.rpartition("Now the real one.")[2], re.MULTILINE)
-            found = [{"summary": text, "reference": [int(n)]} for n, text in said if "Assistant:" not in text]
-            return json.dumps({"extracted_memories": found}), None
-        if "history_summaries" in prompt:
-            return "Add()", None
-        found = messages[-1]["content"] if messages[-1]["role"] == "tool" else None
-        reply = self.server.rules.reply(prompt, asked.rpartition("</memories>")[2].strip(), tools, found)
-        if not reply.tool:
-            return reply.text, None
-        function = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
-        return "", {"id": "call-1", "type": "function", "function": function}
-
-    @staticmethod
-    def body(kind, text, calls=None):
-        said = {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
-        choice = {"index": 0, "finish_reason": None if kind == "delta" else "stop", kind: said}
-        return {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-
-    def reply(self, kind, text):
-        body = text.encode()
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args):
-        pass
-
-
 @pytest.fixture(scope="module")
 def rules():
     from _models import bundled_embedder
@@ -187,16 +110,8 @@ def rules():
 
 @pytest.fixture
 def endpoint(rules):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    server.daemon_threads = True
-    server.seen, server.rules = [], rules
-    server.url = f"http://127.0.0.1:{server.server_port}/v1"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(Endpoint, seen=[], rules=rules) as server:
+        yield server
 
 
 @pytest.mark.enable_socket

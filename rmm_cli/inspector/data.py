@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rmm_cli.counts import UserCounts, counted, counts_of
+from rmm_cli.decisions import changes, decision
 from rmm_core import (
     AnswerRecord,
     Explanation,
-    LearningStep,
     Memory,
     NotFoundError,
     ReflectiveMemory,
     Session,
     Turn,
-    UserStatus,
 )
 from rmm_core.features import SCORED_BY
 from rmm_core.reranker import start_mix
@@ -29,7 +29,7 @@ def users(memory: ReflectiveMemory, *, find: str = "", start: int = 0, limit: in
     names = memory.users()
     matching = [name for name in names if find.casefold() in name.casefold()]
     page = matching[start : None if limit is None else start + limit]
-    return {"total": len(names), "matching": len(matching), "rows": [_row(memory.status(name)) for name in page]}
+    return {"total": len(names), "matching": len(matching), "rows": [_row(counted(memory, name)) for name in page]}
 
 
 def user(memory: ReflectiveMemory, user_id: str) -> dict[str, Any]:
@@ -38,14 +38,15 @@ def user(memory: ReflectiveMemory, user_id: str) -> dict[str, Any]:
     Raises:
         NotFoundError: When nothing is.
     """
-    status, memories = memory.status(user_id), memory.memories(user_id)
-    if not memories and not status.sessions and status.consents:
+    memories, sessions = memory.memories(user_id), memory.store.sessions(user_id)
+    consents = not memory.store.declined(user_id)
+    if not memories and not sessions and consents:
         raise NotFoundError(f"nothing is stored of a user {user_id!r}")
     idle = memory.config.idle_minutes
     return {
-        **_row(status),
-        "consents": status.consents,
-        "held": [_session(s, memory.store.turns(user_id, s.id), idle) for s in status.sessions],
+        **_row(counts_of(user_id, memories, sessions, consents=consents)),
+        "consents": consents,
+        "held": [_session(s, memory.store.turns(user_id, s.id), idle) for s in sessions],
         "memories": [_memory(m) for m in memories],
         "answers": [_answer(a) for a in memory.answers(user_id, last=ANSWERS)],
     }
@@ -61,19 +62,9 @@ def learning(memory: ReflectiveMemory, user_id: str) -> dict[str, Any]:
         "reason": learner.reason,
         "updates": learner.updates,
         "steps": [[s.answers, round(s.cited, 4), int(s.ranking == "learned")] for s in steps],
-        "decisions": decisions(steps),
+        "decisions": [decision(step) for step in changes(steps)],
         "weights": [[name, b, learner.weights[name]] for name, b in zip(SCORED_BY, start, strict=True)],
     }
-
-
-def decisions(steps: Sequence[LearningStep]) -> list[dict[str, Any]]:
-    """When another ranking began to serve than the one before; at first it is the prior."""
-    before, found = "prior", []
-    for step in steps:
-        if step.ranking != before:
-            found.append({"answers": step.answers, "ranking": step.ranking, "reason": step.reason})
-        before = step.ranking
-    return found
 
 
 def explanation(explained: Explanation) -> dict[str, Any]:
@@ -98,14 +89,14 @@ def explanation(explained: Explanation) -> dict[str, Any]:
     }
 
 
-def _row(status: UserStatus) -> dict[str, Any]:
+def _row(counts: UserCounts) -> dict[str, Any]:
     return {
-        "id": status.user_id,
-        "topics": status.topics,
-        "unfiled": status.unfiled,
-        "turns": status.turns,
-        "sessions": len(status.sessions),
-        "pending": len(status.pending),
+        "id": counts.user_id,
+        "topics": counts.topics,
+        "unfiled": counts.unfiled,
+        "turns": counts.turns,
+        "sessions": counts.sessions,
+        "pending": counts.pending,
     }
 
 

@@ -215,7 +215,7 @@ def _told(step: Callable[[], Any]) -> Callable[[], Any]:
         except RMMError as error:
             status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
             return bottle.HTTPError(status, str(error))
-        except Exception:
+        except Exception:  # no traceback is for a page to show
             logger.exception("the page could not be answered")
             return bottle.HTTPError(500, "something went wrong that should not; the log of rmm inspect says what")
 

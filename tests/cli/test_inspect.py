@@ -16,6 +16,7 @@ from importlib.resources import files
 import pytest
 
 from rmm_cli import inspector
+from rmm_cli.decisions import changes, decision
 from rmm_cli.inspector import data, document
 from rmm_cli.inspector.server import Inspector, listening
 from rmm_core import (
@@ -101,11 +102,11 @@ def test_users_are_found_by_a_part_of_their_id_and_told_in_pages(memory):
 def test_decisions_are_the_steps_at_which_another_ranking_begins_to_serve():
     served = ["prior", "learned", "learned", "prior", "prior"]
     steps = [LearningStep(4 * i, 0.5, ranking, f"reason {i}", {}) for i, ranking in enumerate(served, start=1)]
-    assert data.decisions(steps) == [
+    assert [decision(step) for step in changes(steps)] == [
         {"answers": 8, "ranking": "learned", "reason": "reason 2"},
         {"answers": 16, "ranking": "prior", "reason": "reason 4"},
     ]
-    assert data.decisions([]) == []
+    assert changes([]) == []
 
 
 def test_learning_is_told_with_weights_at_the_start_and_now(at, db):

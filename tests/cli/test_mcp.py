@@ -1,6 +1,5 @@
 """The memory as an MCP server, met by the official client in this process."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -8,10 +7,10 @@ from mcp import Client
 
 from rmm_cli.mcp_server import build
 from rmm_core import InputError, LLMError, RMMConfig
-from rmm_core.testing import HashEmbedder, ScriptedLLM
+from rmm_core.testing import ScriptedLLM
 from tests.cli.mcp_client import BEES, call, failing
 from tests.fresh import python, without
-from tests.heartbeat import NAP, heartbeat
+from tests.heartbeat import NAP, Sleepy, heartbeat
 
 TOOLS = {
     "search_memory": ["query", "limit"],
@@ -215,15 +214,6 @@ async def test_a_user_who_is_forgotten_meanwhile(open_memory):
         await call(client, "remember", text="I keep cows.")
         memory.forget_user("ann")
     assert memory.users() == []
-
-
-class Sleepy(HashEmbedder):
-    async def aembed(self, texts):
-        await asyncio.sleep(NAP)
-        return super().embed(texts)
-
-    def embed(self, texts):
-        raise AssertionError("the blocking method was called on an event loop")
 
 
 async def test_no_tool_stops_the_event_loop(open_memory):

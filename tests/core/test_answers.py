@@ -5,28 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from rmm_core import InputError, Message, ReflectiveMemory, RMMConfig, ShownMemory
-from rmm_core.testing import HashEmbedder
+from rmm_core import InputError, Message, RMMConfig, ShownMemory
 from rmm_core.types import TurnRef
 from tests.conftest import T0
 
 CELLO, BEES = "My sister Ida plays the cello in Vienna.", "I keep bees in the garden."
 ASKED = "Who plays the cello in Vienna?"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def open_at(request, tmp_path, clock):
-    place = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-    opened = []
-
-    def open_(**changes):
-        settings = {"embedder": HashEmbedder(), "clock": clock} | changes
-        opened.append(ReflectiveMemory.open(place, **settings))
-        return opened[-1]
-
-    yield open_
-    for memory in opened:
-        memory.store.close()
 
 
 def said(memory, *texts, user="ann"):

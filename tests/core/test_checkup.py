@@ -78,10 +78,9 @@ class Bench:
             memory.store.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def bench(request, tmp_path, clock):
-    place = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-    bench = Bench(request.param, place, clock)
+@pytest.fixture
+def bench(place, clock):
+    bench = Bench("postgres" if "://" in str(place) else "sqlite", place, clock)
     yield bench
     bench.close()
 

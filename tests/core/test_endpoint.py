@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from rmm_core import EmbedderError, LLMError
 from rmm_core.models import OpenAIEmbedder, OpenAILLM
+from tests.local_server import serving
 
 pytestmark = pytest.mark.enable_socket
 
@@ -52,16 +52,8 @@ class Endpoint(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endpoint():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    server.daemon_threads = True
-    server.seen, server.refuses_schema = [], False
-    server.url = f"http://127.0.0.1:{server.server_port}/v1"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(Endpoint, seen=[], refuses_schema=False) as server:
+        yield server
 
 
 SCHEMA = {"type": "object"}

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from rmm_core import Attachment, Message, ReflectiveMemory, RMMConfig
+from rmm_core import Attachment, Message, RMMConfig
 from rmm_core.errors import ConfigError, InputError, NotFoundError
 from rmm_core.stores.expiring import expiring
 from rmm_core.stores.sqlite import SQLiteStore
@@ -24,25 +24,6 @@ class TestExpiring(MemoryStoreContract):
     def store(self, tmp_path):
         with closing(expiring(SQLiteStore(str(tmp_path / "m.db")), RMMConfig(expire_days=1e5), Clock())) as store:
             yield store
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request, tmp_path):
-    return tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-
-
-@pytest.fixture
-def open_at(place, clock):
-    opened = []
-
-    def open_(**changes):
-        settings = {"embedder": HashEmbedder(), "clock": clock} | changes
-        opened.append(ReflectiveMemory.open(place, **settings))
-        return opened[-1]
-
-    yield open_
-    for memory in opened:
-        memory.store.close()
 
 
 def say(memory, text, user="ann", session="s1"):
