@@ -2,10 +2,12 @@
 
     python -m benchmarks.peers                                      all of it; hours
     python -m benchmarks.peers --sizes 1000 --rounds 1 --minutes 2  a look
+    python -m benchmarks.peers --sizes 1000,1000x1000 --name many --no-quality
+                                                                    a run of its own, beside the one that is there
 
 Each peer gets an environment of its own in the cache, with pinned versions; the package index is asked for them once.
 What cannot be installed, or does not run without a key, is reported with its reason. Nothing else should run meanwhile.
-With --results benchmarks/results, python -m benchmarks.report writes PEERS.md from it.
+With --results benchmarks/results, python -m benchmarks.report writes PEERS.md from it and from runs beside it.
 """
 
 from __future__ import annotations
@@ -72,8 +74,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--queries", type=counted, default=200, metavar="N", help="asked in a round: %(default)s")
     parser.add_argument("--beside", default="", metavar="TEXT", help="what else the machine did, for the page")
     parser.add_argument("--only", default=",".join(CATALOGUE), metavar="NAME,...", help="of: %(default)s")
+    parser.add_argument("--no-quality", action="store_true", help="time alone: what comes up was measured before")
+    parser.add_argument("--name", default="", metavar="NAME", help="a run beside the first, written to peers-NAME.json")
     parser.add_argument("--data", type=Path, default=DATA, metavar="FOLDER", help="of the data sets")
-    parser.add_argument("--results", type=Path, default=OWN_RESULTS, metavar="FOLDER", help="where peers.json goes")
+    parser.add_argument("--results", type=Path, default=OWN_RESULTS, metavar="FOLDER", help="where the file goes")
     parser.add_argument(
         "--cache", type=Path, default=CACHE, metavar="FOLDER", help="environments, embeddings, memories"
     )
@@ -165,10 +169,11 @@ def run(
     """Quality first, then size by size; the file is written after each."""
 
     def write() -> None:
-        write_whole(options.results / "peers.json", json.dumps(found, indent=1) + "\n")
+        write_whole(options.results / file, json.dumps(found, indent=1) + "\n")
 
+    file = f"peers-{options.name}.json" if options.name else "peers.json"
     scores = {}
-    for racer in race.racers:
+    for racer in () if options.no_quality else race.racers:
         try:
             scores[racer.name] = scored(locomo, race.quality(racer))
             screen.say(f"quality: {racer.name} asked, {options.minutes * 60 - racer.seconds:.0f} s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,16 +20,28 @@ Found: TypeAlias = Mapping[str, Any]
 Stage: TypeAlias = Mapping[str, Any]
 
 
-def loaded(folder: Path) -> Found | None:
-    """The race of a folder; None when there is none."""
-    path = folder / "peers.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+def loaded(folder: Path) -> list[Found]:
+    """The races of a folder: the first, then those that were run beside it, by name; empty when there is none."""
+    paths = [folder / "peers.json", *sorted(folder.glob("peers-*.json"))]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
 
 
-def page(found: Found | None) -> str:
-    """All tables."""
-    if found is None:
+def page(runs: Sequence[Found]) -> str:
+    """All tables, run by run."""
+    if not runs:
         return "Not run yet."
+    first, *others = runs
+    return "\n\n".join([*sections(first, "##"), *(part for found in others for part in beside(found))])
+
+
+def beside(found: Found) -> list[str]:
+    """A run of its own, a level below the first."""
+    sizes = ", ".join(told(size) for size in found["made"]["sizes"])
+    return [f"## In a run of its own: {sizes}", *sections(found, "###")]
+
+
+def sections(found: Found, level: str) -> list[str]:
+    """All that is to be said of one run, each part with its heading."""
     parts = [
         ("", setting(found)),
         ("Where this memory loses", losses(found)),
@@ -42,7 +54,7 @@ def page(found: Found | None) -> str:
         ("What did not run, or not to its end", notes(found)),
         ("Who raced", peers_table(found)),
     ]
-    return "\n\n".join(f"## {title}\n\n{content}" if title else content for title, content in parts if content)
+    return [f"{level} {title}\n\n{content}" if title else content for title, content in parts if content]
 
 
 @dataclass(frozen=True)
@@ -181,7 +193,8 @@ def quality_table(found: Found) -> str:
                     f"{figures['words']['mean']:.0f}",
                 ]
             )
-    return markdown(["", "any@5", "ours ahead", "any@5, answerable", "coverage@5, answerable", "words"], rows)
+    heads = ["", "any@5", "ours ahead", "any@5, answerable", "coverage@5, answerable", "words"]
+    return markdown(heads, rows) if rows else ""
 
 
 def losses(found: Found) -> str:

@@ -114,13 +114,17 @@ class Race:
         if not number:
             return True
         anew = stage.total <= AGAIN
-        return not racer.stopped and (anew or racer.persists) and racer.seconds > racer.pace * stage.total * anew
+        return (
+            not racer.stopped
+            and (anew or racer.persists)
+            and racer.seconds > racer.pace(stage.turns) * stage.total * anew
+        )
 
     def _round(self, racer: Racer, stage: Stage, request: Answer, rounds: list[Answer], number: int) -> str:
         """One racer's turn, what it measured added to its rounds; why there is none, if there is none."""
         anew = not number or stage.total <= AGAIN
         try:
-            found = self._stored(racer, request) if anew else {}
+            found = self._stored(racer, stage, request) if anew else {}
             if racer.persists and not found.get("over_budget"):
                 seconds = min(max(racer.seconds, 1), ASKING)
                 found |= racer.call(self._home(racer), request | {"steps": ["recall"]}, seconds) | {"notes": {}}
@@ -132,12 +136,13 @@ class Race:
         rounds.append(found)
         return ""
 
-    def _stored(self, racer: Racer, request: Answer) -> Answer:
+    def _stored(self, racer: Racer, stage: Stage, request: Answer) -> Answer:
         """What storing took; where that does not last, asking too."""
         shutil.rmtree(self._home(racer), ignore_errors=True)
         steps = ["ingest"] if racer.persists else ["ingest", "recall"]
         found = racer.call(self._home(racer), request | {"steps": steps}, racer.seconds)
-        racer.pace = found["ingest_s"] / found["turns"]
+        racer.paces.pop(stage.turns, None)
+        racer.paces[stage.turns] = found["ingest_s"] / found["turns"]
         return found | found["notes"] | {"stored_growth_mb": found["growth_mb"], "stored_close_s": found["close_s"]}
 
     def _home(self, racer: Racer) -> Path:
@@ -161,9 +166,9 @@ def foretold(racer: Racer, stage: Stage) -> str:
     """Why a racer does not begin a stage: it failed before, or its pace says that its time will not do."""
     if racer.stopped:
         return racer.stopped
-    needed = racer.pace * stage.total
+    needed = racer.pace(stage.turns) * stage.total
     if racer.seconds <= 0 or needed > racer.seconds:
-        pace = f": {stage.total:,} turns at its last pace are {needed:,.0f} s" if racer.pace else ""
+        pace = f": {stage.total:,} turns at its last pace are {needed:,.0f} s" if needed else ""
         return f"over budget{pace}; {max(racer.seconds, 0):,.0f} s were left"
     return ""
 

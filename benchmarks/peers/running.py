@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,7 +27,7 @@ class Racer:
 
     Attributes:
         seconds: What is left of its time.
-        pace: Seconds a turn that storing took last.
+        paces: Seconds a turn that storing took, by the turns that each user had; the last one stands last.
         stopped: Why it does not go on; empty while it does.
     """
 
@@ -35,13 +35,17 @@ class Racer:
     entry: Entry
     environment: Environment
     seconds: float
-    pace: float = 0.0
+    paces: dict[int, float] = field(default_factory=dict)
     stopped: str = ""
 
     @property
     def persists(self) -> bool:
         """Whether another process finds what was stored."""
         return self.entry.durable != "never"
+
+    def pace(self, turns: int) -> float:
+        """Seconds a turn for users of so many turns: as measured, or the last that was; 0.0 when none was."""
+        return self.paces.get(turns, next(reversed(self.paces.values()), 0.0))
 
     def call(self, home: Path, request: Answer, seconds: float) -> Answer:
         """Run the worker, at the expense of its time.

@@ -148,6 +148,13 @@ def test_what_fails_is_told_without_places_and_does_not_go_on(race, fake):
     assert foretold(here.racers[0], Stage(1, 40)) == found["note"]
 
 
+def test_many_users_are_foretold_by_one_with_as_many_turns(race, fake):
+    racer = replace(race(fake("steady")).racers[0], seconds=100.0, paces={20: 0.001, 400: 2.0})
+    assert foretold(racer, Stage(1000, 20)) == ""
+    assert foretold(racer, Stage(1, 400)) == "over budget: 400 turns at its last pace are 800 s; 100 s were left"
+    assert foretold(racer, Stage(1, 60)) == "over budget: 60 turns at its last pace are 120 s; 100 s were left"
+
+
 def test_time_that_is_over_is_told(race, fake):
     here = race(fake("slow"), seconds=1.5)
     (found,) = here.stage(Stage(1, 40)).values()
@@ -254,18 +261,35 @@ def ran(corpora, fake, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "environment", place)
     monkeypatch.setattr(command, "read", lambda folder: corpora)
     monkeypatch.setattr(command, "bundled_embedder", lambda: HashEmbedder(384))
-    arguments = ["--only", ",".join(entries), "--sizes", "20,40,3x20", "--rounds", "1", "--queries", "2"]
-    command.main([*arguments, "--minutes", "1", "--cache", str(tmp_path / "cache"), "--results", str(tmp_path)])
-    return tmp_path
+    arguments = ["--only", ",".join(entries), "--rounds", "1", "--queries", "2", "--minutes", "1"]
+    places = ["--cache", str(tmp_path / "cache"), "--results", str(tmp_path)]
+    command.main([*arguments, *places, "--sizes", "20,40,3x20"])
+    return tmp_path, [*arguments, *places]
+
+
+def test_a_run_of_its_own_stands_beside_the_first(ran):
+    folder, arguments = ran
+    before = (folder / "peers.json").read_bytes()
+    command.main([*arguments, "--sizes", "2x20", "--name", "many", "--no-quality"])
+    assert (folder / "peers.json").read_bytes() == before
+    first, many = page.loaded(folder)
+    assert "quality" in first["peers"]["steady"]
+    assert "quality" not in many["peers"]["steady"]
+    text = page.page([first, many])
+    _, _, own = text.partition("## In a run of its own: 2 users with 20 turns\n")
+    assert "### Many users\n" in own
+    assert "### What comes up" not in own
+    assert page.page([first]) in text
 
 
 def test_the_command_writes_what_the_page_is_made_of(ran):
-    found = page.loaded(ran)
+    ran, _ = ran
+    (found,) = page.loaded(ran)
     assert found["made"]["sizes"] == ["20", "40", "3x20"]
     assert set(found["peers"]["steady"]["stages"]) == {"20", "40", "3x20"}
     assert found["peers"]["not-here"]["failed"] == "cannot be installed: no such release"
     assert str(ran) not in json.dumps(found)
-    text = page.page(found)
+    text = page.page([found])
     for title in ("Where this memory loses", "What comes up", "Storing", "Asking", "Many users", "Who raced"):
         assert f"## {title}\n" in text
     assert "- fake, steady: cannot be installed: no such release." in text

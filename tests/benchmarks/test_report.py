@@ -48,10 +48,14 @@ def results(tmp_path):
     return DataSet("jsonl", "Ours", "extractive", *Results.load(tmp_path))
 
 
+@pytest.fixture(scope="module")
+def published():
+    return report.data_sets(report.PUBLISHED)
+
+
 @pytest.mark.parametrize("name", report.PAGES)
-def test_pages_hold_what_the_committed_runs_say(name):
-    page = report.PAGES[name].read_text(encoding="utf-8")
-    found = report.data_sets(report.PUBLISHED)
+def test_pages_hold_what_the_committed_runs_say(name, published):
+    page, found = report.PAGES[name].read_text(encoding="utf-8"), published
     assert found
     assert report.filled(page, name, report.generated(name, found)) == page, "run python -m benchmarks.report"
 
