@@ -23,8 +23,10 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two files at a time; what one file shares, a server for example, is made once in each of the two.
+# Two files at a time, each with a thread of its own; what one file shares, a server for example, is made once in each.
 PARALLEL := -n 2 --dist loadfile
+test lowest: export OMP_NUM_THREADS := 1
+test lowest: export OPENBLAS_NUM_THREADS := 1
 test: install
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered $(ARGS)
 

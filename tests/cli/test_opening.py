@@ -291,6 +291,7 @@ def test_without_a_name_the_embedder_that_is_installed_serves(monkeypatch, insta
 
 
 def test_what_the_loader_of_models_has_to_say_of_its_retries_is_not_printed(monkeypatch):
+    pytest.importorskip("sentence_transformers", reason="without it no model is loaded")
     for library in ("HF_HUB", "TRANSFORMERS"):
         monkeypatch.delenv(f"{library}_VERBOSITY", raising=False)
     code = (
