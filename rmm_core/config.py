@@ -42,7 +42,8 @@ class RMMConfig:
         ridge: How much answers must say before the weights of the features move; see :mod:`rmm_core.regression`.
         forget: Share by which the weight of all earlier answers shrinks with every answer.
         batch_size: Answers per update.
-        anchor: Share by which every update also pulls the matrices back to zero.
+        anchor: Share by which every update also pulls the matrices back to zero, and keeps them within reach of it:
+            none adds more than twice its length to a vector. 0 does neither.
         guard: Whether the prior ranking serves unless citations can be believed and the learned one does not lose.
         duels: Share of the answers before which the two rankings, where they disagree on what to show, share the
             places by the toss of a coin. It is how the guard learns which of them is better.

@@ -23,6 +23,8 @@ from rmm_core.types import Matrix, Vector
 
 logger = logging.getLogger(__name__)
 _LARGEST = 1e3  # of any weight: adapters start at 0, and the identity they are added to has ones
+_ITERATIONS = 4
+_REACH = 2.0  # what an adapter adds to a vector, in lengths of it, at most: enough for any rotation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,10 +122,40 @@ def update(weights: Weights, batch: Sequence[Example], places: Places, config: R
     scale = config.learning_rate * config.logit_scale * float(weights.mix[0]) / len(taught)
     queries = np.stack([e.query for e, _ in taught])
     towards = np.stack([s @ e.candidates for e, s in taught])
-    kept = 1.0 - config.anchor
-    w_q = np.asarray(kept * (weights.w_q + scale * adapt(towards, weights.w_m).T @ queries), dtype=np.float32)
-    w_m = np.asarray(kept * (weights.w_m + scale * adapt(queries, weights.w_q).T @ towards), dtype=np.float32)
+    w_q = weights.w_q + scale * adapt(towards, weights.w_m).T @ queries
+    w_m = weights.w_m + scale * adapt(queries, weights.w_q).T @ towards
     if not all(np.abs(w).max(initial=0.0) < _LARGEST for w in (w_q, w_m)):
         logger.warning("a learning step led out of all bounds and was not taken; lower learning_rate")
         return weights
-    return replace(weights, w_q=w_q, w_m=w_m)
+    return replace(weights, w_q=anchored(w_q, queries, config.anchor), w_m=anchored(w_m, towards, config.anchor))
+
+
+def anchored(w: NDArray[np.floating], along: NDArray[np.floating], anchor: float) -> Matrix:
+    """An adapter pulled back to zero by a share, and no further from it than its reach; as it is when the share is 0.
+
+    The step of each adapter is as long as the other one is. Where users ask for the same things again and again, both
+    would run away in one direction, and nothing else would count.
+
+    Args:
+        w: The adapter, shape ``(d, d)``.
+        along: What it has just learned about, shape ``(n, d)``: where it may have grown.
+        anchor: The share.
+    """
+    kept = 1.0 - anchor
+    if anchor:
+        kept = min(kept, _REACH / max(stretch(w, along.sum(axis=0)), _REACH))
+    return np.asarray(kept * w, dtype=np.float32)
+
+
+def stretch(w: NDArray[np.floating], start: NDArray[np.floating]) -> float:
+    """The largest factor by which a matrix lengthens a vector, nearly: by power iteration from ``start``."""
+    v, length = start, 0.0
+    for _ in range(_ITERATIONS):
+        size = float(np.linalg.norm(v))
+        if not size:
+            break
+        v = v / size
+        lengthened = w @ v
+        length = float(np.linalg.norm(lengthened))
+        v = lengthened @ w
+    return length

@@ -10,7 +10,7 @@ import torch
 from rmm_core.config import RMMConfig
 from rmm_core.features import FEATURES, SCORED_BY
 from rmm_core.learned import Learned
-from rmm_core.learning import Example, contrast, listwise, reinforce, slopes, update
+from rmm_core.learning import Example, contrast, listwise, reinforce, slopes, stretch, update
 from rmm_core.places import PLACES, Places
 from rmm_core.reranker import Reranker, Weights
 from rmm_core.scoring import gumbel_noise, rewards, selection_probabilities
@@ -268,6 +268,31 @@ def test_a_step_that_leads_nowhere_is_not_taken(rate, caplog):
     start = Weights.start(D, CONTRAST)
     assert update(start, [example(np.random.default_rng(6))] * 2, NOWHERE, RMMConfig(learning_rate=rate)) is start
     assert "lower learning_rate" in caplog.text
+
+
+@pytest.mark.parametrize("anchor", [CONTRAST.anchor, RMMConfig().anchor])
+def test_who_asks_the_same_thing_for_ever_does_not_make_the_adapters_run_away(anchor):
+    config = RMMConfig(anchor=anchor, learning_rate=0.1)
+    asked = replace(example(np.random.default_rng(6)), features=np.zeros((K, len(FEATURES)), np.float32))
+    weights, longest = Weights.start(D, config), 0.0
+    for _ in range(200):
+        weights = update(weights, [asked], NOWHERE, config)
+        longest = max(longest, *(float(np.linalg.norm(w, 2)) for w in (weights.w_q, weights.w_m)))
+    if not anchor:
+        assert longest > 10  # which is what would happen
+    else:
+        assert 1.9 < longest < 2.1
+        assert np.argmax(Reranker(weights).score(asked.query, asked.candidates, asked.features)) in asked.cited
+
+
+def test_a_stretch_is_the_spectral_norm_nearly():
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        w, start = rng.normal(size=(D, D)).astype(np.float32), rng.normal(size=D).astype(np.float32)
+        assert 0.5 * np.linalg.norm(w, 2) < stretch(w, start) <= 1.0001 * np.linalg.norm(w, 2)
+        w += 9.0 * np.outer(w[0], w[1])  # what runs away does in one direction
+        assert stretch(w, start) == pytest.approx(np.linalg.norm(w, 2), rel=0.01)
+    assert stretch(w, np.zeros(D, np.float32)) == stretch(np.zeros_like(w), start) == 0.0
 
 
 def test_the_same_log_gives_the_same_weights():
