@@ -12,7 +12,7 @@ from rmm_cli.models import NoEmbedder
 from rmm_cli.settings import configuration
 from rmm_cli.text import near
 from rmm_core import LLM, Embedder, InputError, NotFoundError, ReflectionReport, ReflectiveMemory
-from rmm_core.errors import WrongKeyError
+from rmm_core.errors import MissingDependencyError, WrongKeyError
 from rmm_core.stores import shown
 
 KEY = "RMM_KEY"
@@ -206,23 +206,10 @@ def _refuse_missing_schema(url: str) -> None:
     if url.partition("://")[0] not in ("postgresql", "postgres"):
         return
     try:
-        import psycopg
-        from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    except ImportError:
+        from rmm_core.stores._pg_pool import holds_memory
+    except MissingDependencyError:
         return
-    try:
-        told = conninfo_to_dict(url)
-        options = str(told.get("options", ""))
-        if "search_path" not in options:
-            options = f"{options} -c search_path=rmm".strip()
-        with psycopg.connect(make_conninfo(url, options=options, connect_timeout=5)) as connection:
-            row = connection.execute(
-                "SELECT EXISTS (SELECT FROM pg_tables WHERE tablename = 'schema_version' AND schemaname ="
-                " trim(split_part(current_setting('search_path'), ',', 1), ' \"'))"
-            ).fetchone()
-    except psycopg.Error:
-        return
-    if row == (False,):
+    if not holds_memory(url):
         raise NotFoundError(f"there is no memory in the database at {shown(url)}")
 
 

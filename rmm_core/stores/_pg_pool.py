@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, cast
@@ -82,14 +82,15 @@ class Pool:
             raise ConfigError(f"this is no URL of a PostgreSQL database: {_secret_free(error, url)}") from None
         self._where = "{host}/{dbname}".format(**{"host": "localhost", "dbname": "", **told})
         self._url = url
-        options = str(told.get("options", ""))
-        if "search_path" not in options:
-            options = f"{options} -c search_path=rmm,public".strip()
-        place = make_conninfo(url, options=options, connect_timeout=told.get("connect_timeout", int(seconds)))
+        place = make_conninfo(url, connect_timeout=told.get("connect_timeout", int(seconds)))
         with self._translated(), psycopg.connect(place) as connection:
-            self._migrate(Transaction(connection), partitions)
+            db = Transaction(connection)
+            self._path = search_path(db, told)
+            prepared = {} if _direct(connection) else {"prepare_threshold": None}
+            self._migrate(db, partitions)
         self._pool: ConnectionPool[Any] | None = ConnectionPool(
             place,
+            kwargs=prepared,
             min_size=1,
             max_size=connections,
             timeout=seconds,
@@ -101,7 +102,7 @@ class Pool:
     @contextmanager
     def read(self, user_id: str | None = None) -> Iterator[Transaction]:
         """A transaction that sees one state of the database: one user's rows, or for None everybody's."""
-        with self._transaction(user_id, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY") as db:
+        with self._transaction(user_id, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; ") as db:
             yield db
 
     @contextmanager
@@ -123,9 +124,9 @@ class Pool:
         if self._pool is None:
             raise StoreClosedError("this memory is closed; open it again with ReflectiveMemory.open")
         with self._translated(), self._pool.connection() as connection:
+            # nothing is left behind on a connection: a pooler may give each transaction another one
+            connection.execute(cast(Any, f"{first}SET LOCAL search_path TO {self._path}"), prepare=False)
             db = Transaction(connection)
-            if first:
-                db.execute(first)
             if self._row_security:
                 name, value = ("rmm.everybody", "on") if user_id is None else ("rmm.user", user_id)
                 db.execute("SELECT set_config(?, ?, TRUE)", (name, value))
@@ -142,8 +143,8 @@ class Pool:
     def _migrate(self, db: Transaction, count: int) -> None:
         """Bring the database up to this version's schema."""
         db.alone("schema")
-        schema = str(db.execute("SELECT split_part(current_setting('search_path'), ',', 1)").fetchone()[0]).strip(' "')
-        db.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+        db.execute(f"SET LOCAL search_path TO {self._path}")
+        db.execute(f'CREATE SCHEMA IF NOT EXISTS "{first_of(self._path)}"')
         for extension in ("vector", "btree_gin"):
             if not db.execute("SELECT 1 FROM pg_extension WHERE extname = ?", (extension,)).fetchone():
                 db.execute(f"CREATE EXTENSION IF NOT EXISTS {extension} SCHEMA public")
@@ -172,6 +173,35 @@ class Pool:
                 db.execute(statement)
 
 
+def search_path(db: Transaction, told: Mapping[str, Any]) -> str:
+    """Where names are looked up, the first of it where tables are made: as the URL's ``options`` have it, or ours."""
+    if "search_path" not in str(told.get("options", "")):
+        return "rmm, public"
+    return str(db.execute("SELECT current_setting('search_path')").fetchone()[0])
+
+
+def first_of(path: str) -> str:
+    """The schema that tables are made in."""
+    return path.split(",")[0].strip(' "')
+
+
+def holds_memory(url: str, seconds: int = 5) -> bool:
+    """Whether there are tables of ours in a database, or may be: nothing is made there.
+
+    Returns:
+        False when it was asked and has none; True otherwise, and whoever opens it is told what is wrong.
+    """
+    try:
+        told = conninfo_to_dict(url)
+        with psycopg.connect(make_conninfo(url, connect_timeout=seconds)) as connection:
+            db = Transaction(connection)
+            wanted = (first_of(search_path(db, told)),)
+            statement = "SELECT 1 FROM pg_tables WHERE tablename = 'schema_version' AND schemaname = ?"
+            return db.execute(statement, wanted).fetchone() is not None
+    except psycopg.Error:
+        return True
+
+
 def index_width(db: Transaction, width: int) -> None:
     """Index embeddings of this width from here on."""
     for statement in nearest_index(width):
@@ -181,6 +211,12 @@ def index_width(db: Transaction, width: int) -> None:
 def packed(vector: Vector) -> Any:
     """An embedding as pgvector holds it."""
     return _PACKED(vector)
+
+
+def _direct(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the server itself is at the other end, and not a pooler, which tells of a process that is none."""
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return row is not None and int(row[0]) == connection.info.backend_pid
 
 
 def _configure(connection: psycopg.Connection[Any]) -> None:

@@ -163,27 +163,10 @@ def test_a_password_is_never_shown(rmm, query, monkeypatch):
     done = rmm("users", url, code=1)
     assert done.stderr.startswith("error: PostgreSQL at 127.0.0.1/nowhere: ")
     assert "hunter2" not in done.stderr
-    monkeypatch.setattr("psycopg.connect", _nothing_there)
+    monkeypatch.setattr("rmm_core.stores._pg_pool.holds_memory", lambda url: False)
     assert rmm("users", url, code=1).stderr == (
         "error: there is no memory in the database at postgresql://ann@127.0.0.1:9/nowhere\n"
     )
-
-
-def _nothing_there(place, **_):
-    class Database:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
-
-        def execute(self, _):
-            return self
-
-        def fetchone(self):
-            return (False,)
-
-    return Database()
 
 
 # -- the environment ---------------------------------------------------------------------
