@@ -82,6 +82,7 @@ def stats(at: Opening, out: Output) -> None:
     return None
 
 
+_ANYBODY = "anybody"
 _COUNTED = ("users", "sessions", "pending", "turns", "topics", "unfiled", "declined")
 
 
@@ -101,7 +102,10 @@ def _bytes(place: str) -> int | None:
 
 def _of_each_learner(memory: ReflectiveMemory) -> Iterable[str]:
     users = memory.users()
-    return users if memory.config.learner_scope == "user" else users[:1]
+    if memory.config.learner_scope == "user":
+        return users
+    learned = memory.status(_ANYBODY).learner.updates > 0  # what all taught stays when they are gone
+    return [_ANYBODY] if users or learned else []
 
 
 def _learner(memory: ReflectiveMemory, user_id: str) -> dict[str, Any]:

@@ -147,10 +147,9 @@ def expanded(path: Path) -> Path:
 def writable(file: Path, store: str) -> Path:
     """Where a command may write what it was told to write into ``file``.
 
-    An encrypted memory cannot be told from other files: of those only ``store`` itself is refused.
-
     Raises:
-        InputError: When it is a folder, or a memory or another SQLite database, or one of the files beside such a one.
+        InputError: When it is a folder, a memory or another SQLite database, one of the files beside such a one, or
+            holds what is no text, as an encrypted memory does.
     """
     target = expanded(file)
     real = os.path.realpath(target)
@@ -171,14 +170,19 @@ def _database(path: Path, store: Path) -> str:
     """What a file is that must not be lost; empty for any other."""
     if is_there(path) and is_there(store) and path.samefile(store):
         return "the memory itself"
-    return "a SQLite database" if _is_sqlite(path) else ""
-
-
-def _is_sqlite(path: Path) -> bool:
     if not path.is_file():  # a pipe would wait for somebody to write
-        return False
+        return ""
     with path.open("rb") as reading:
-        return reading.read(len(_SQLITE)) == _SQLITE
+        begins = reading.read(len(_SQLITE))
+    if begins == _SQLITE:
+        return "a SQLite database"
+    return "" if _is_text(begins) else "a file that holds no text, an encrypted memory perhaps"
+
+
+def _is_text(begins: bytes) -> bool:
+    """Whether a file that begins so can be text: a character may be cut off at its end."""
+    decoded = begins.decode(errors="replace").rstrip("\ufffd")
+    return "\ufffd" not in decoded and all(c.isprintable() or c in "\t\n\r\ufeff" for c in decoded)
 
 
 def is_there(path: Path) -> bool:

@@ -45,6 +45,16 @@ def test_stats_of_an_empty_memory(rmm, tmp_path, open_memory):
     assert "learner" not in rmm("stats", tmp_path / "memory.db").stdout
 
 
+def test_what_all_taught_is_told_when_they_are_gone(rmm, bank):
+    before = json.loads(rmm("stats", bank, "--json", *EVERY_ANSWER).stdout)["learners"][0]
+    for user in ("ann", "bob"):
+        rmm("forget", bank, user, "--yes")
+    found = json.loads(rmm("stats", bank, "--json", *EVERY_ANSWER).stdout)
+    assert found["users"] == 0
+    (learner,) = found["learners"]
+    assert (learner["user_id"], learner["updates"]) == (None, before["updates"])
+
+
 def test_a_learning_curve_in_short():
     def step(number, cited, ranking):
         return LearningStep(4 * number, cited, ranking, f"since {number}", {})

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import sqlite3
 import sys
 from functools import partial
@@ -127,6 +128,14 @@ def test_an_encrypted_memory_is_not_overwritten_by_what_is_written_of_it(writes,
     for file in (db, f"{db}-wal"):
         assert "the memory itself" in writes(db, file, code=1).stderr
     assert [p.name for p in tmp_path.iterdir()] == ["secret.db"]
+    other, own = tmp_path / "other.db", fill(tmp_path / "mine.db", key="correct horse")
+    shutil.copy(db, other)
+    assert "holds no text, an encrypted memory perhaps; name another file" in writes(own, other, code=1).stderr
+    assert other.read_bytes() == Path(db).read_bytes()
+    texts = tmp_path / "texts"
+    texts.write_text("caf\u00e9 " * 3 + "\u3042\n", encoding="utf-8")
+    writes(own, texts)
+    assert "Vienna" in texts.read_text(encoding="utf-8")
 
 
 def test_a_file_is_written_where_a_shell_would_write_it_or_it_is_said_why_not(writes, db, tmp_path, monkeypatch):
