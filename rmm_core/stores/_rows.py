@@ -74,7 +74,7 @@ def ref_of(session_id: Any, position: Any) -> TurnRef:
 @_of_row
 def revision_of(summary: Any, at: Any) -> Revision:
     """An earlier summary."""
-    return Revision(_text(summary), time_of(at))
+    return Revision(_text(summary), _time(at))
 
 
 def time_text(at: datetime) -> str:
@@ -83,13 +83,15 @@ def time_text(at: datetime) -> str:
     return at.isoformat(timespec="microseconds")
 
 
-@_of_row
-def time_of(value: str | datetime) -> datetime:
+def _time(value: str | datetime) -> datetime:
     """The time that :func:`time_text` wrote, from a database that has no type for it or one that has."""
     at = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     if at.tzinfo is None:
         raise ValueError(f"the time {value!r} has no timezone")
     return at if isinstance(value, str) else at.astimezone(UTC)
+
+
+time_of = _of_row(_time)
 
 
 @_of_row
@@ -101,8 +103,8 @@ def session_of(row: tuple[Any, ...]) -> Session:
         id=_text(name),
         user_name=_text(user_name),
         agent_name=_text(agent_name),
-        started_at=time_of(started),
-        last_at=time_of(last),
+        started_at=_time(started),
+        last_at=_time(last),
         turns=int(turns),
         reflected=int(reflected),
         ended=bool(ended),
@@ -124,7 +126,7 @@ def turn_of(row: tuple[Any, ...]) -> Turn:
         role=role,
         speaker=_text(speaker),
         text=_text(text),
-        at=time_of(at),
+        at=_time(at),
         attachments=() if attachments == "[]" else tuple(_attachment(*parts) for parts in json.loads(attachments)),
         from_memory=bool(from_memory),
     )
@@ -168,10 +170,10 @@ def memory_of(row: tuple[Any, ...], evidence: tuple[TurnRef, ...] = (), history:
         kind=kind,
         summary=_text(summary),
         evidence=evidence,
-        created_at=time_of(created),
-        updated_at=time_of(updated),
+        created_at=_time(created),
+        updated_at=_time(updated),
         history=history,
-        cited_at=None if cited is None else time_of(cited),
+        cited_at=None if cited is None else _time(cited),
     )
 
 
@@ -217,7 +219,7 @@ def feedback_of(row: tuple[Any, ...]) -> Feedback:
         noise=vector(noise),
         shown=places[0],
         cited=places[1],
-        at=time_of(at),
+        at=_time(at),
         embeddings=None if embeddings is None else vector(embeddings).reshape(len(names), -1),
         duel=tuple(json.loads(duel)),
         asked_in=None if asked_in[0] is None else TurnRef(*asked_in),
