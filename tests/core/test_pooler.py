@@ -3,9 +3,11 @@
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -30,7 +32,7 @@ default_pool_size = 3
 
 
 @pytest.fixture(scope="module")
-def pooler(postgres_server, tmp_path_factory):
+def pooler(postgres_server):
     """The URL of a PgBouncer that shares three connections; a test that asks for one skips without it, fails in CI."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
@@ -38,19 +40,19 @@ def pooler(postgres_server, tmp_path_factory):
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("pooler")
     told = conninfo_to_dict(postgres_server)
-    for place in (folder, *folder.parents[:2]):
-        place.chmod(0o755)
-    folder.chmod(0o777)
     if (socket := Path(told.get("host", "")) / ".s.PGSQL.5432").is_socket():
         socket.parent.chmod(0o755)
     known = {name: told[name] for name in ("host", "port", "user", "password", "dbname") if told.get(name)}
     server = " ".join(f"{name}={value}" for name, value in known.items())
-    settings = folder / "pgbouncer.ini"
-    settings.write_text(SETTINGS.format(dbname=told["dbname"], server=server, folder=folder), encoding="utf-8")
     user = ["-u", "nobody"] if os.getuid() == 0 else []
-    with subprocess.Popen([program, "-q", *user, str(settings)], stderr=subprocess.PIPE, text=True) as running:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rmm")))  # near the root: it has a socket
+        folder.chmod(0o777)
+        settings = folder / "pgbouncer.ini"
+        settings.write_text(SETTINGS.format(dbname=told["dbname"], server=server, folder=folder), encoding="utf-8")
+        command = [program, "-q", *user, str(settings)]
+        running = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
         url = f"postgresql:///{told['dbname']}?host={folder}&port=6543&user={told['user']}"
         try:
             until = time.monotonic() + 20
