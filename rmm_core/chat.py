@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rmm_core.errors import InputError, NotFoundError, StoreError
-from rmm_core.extractive import NOT_FOUND, is_bare, is_known, is_question
+from rmm_core.extractive import NOT_FOUND, is_bare, is_known, only_asks
 from rmm_core.flow import Flow, call
 from rmm_core.inputs import checked_message, checked_text
 from rmm_core.prompts import as_data, speaker_name, without_memories
@@ -184,16 +184,15 @@ class Chat:
         entry = None if recall is None else feedback_of(recall, citations, self._memory.clock())
         cited = () if recall is None else tuple(recall.shown[n - 1] for n in citations.numbers)
         asked, told = without_memories(query), without_memories(citations.text)
-        nothing = told == NOT_FOUND
+        nothing, asks = told == NOT_FOUND, bool(cited) and only_asks(asked, cited)
         said = Message(
             "user",
             asked,
             attachments=tuple(attachments),
-            from_memory=not attachments
-            and (is_question(asked) and is_known(asked, cited) if cited else nothing and is_bare(asked)),
+            from_memory=not attachments and (asks or (not cited and nothing and is_bare(asked))),
             key=key,
         )
-        known = bool(cited) and is_known(f"{told} {asked}", cited)
+        known = bool(cited) and is_known(told if asks else f"{told} {asked}", cited)
         answered = Message("agent", told, from_memory=known or nothing, key=reply_key or (key and f"{key}/reply"))
         messages = [checked_message(m) for m in (said, answered) if m.text.strip() or m.attachments]
         turns = yield from self._append(messages, entry)

@@ -122,8 +122,28 @@ def is_bare(text: str) -> bool:
 
 def is_known(text: str, memories: Sequence[Shown], *, novel: int = 1) -> bool:
     """Whether ``text`` says nothing that ``memories`` do not: at most ``novel`` content words are new."""
+    return len(_new_terms(text, memories)) <= novel
+
+
+def only_asks(text: str, memories: Sequence[Shown]) -> bool:
+    """Whether ``text`` is a question about what ``memories`` hold, and tells nothing by the way.
+
+    Half of its content words may be new, as verbs of a question are; but no name and no figure: "Did I tell you that my
+    sister Ida plays the cello?" tells something.
+    """
+    new = _new_terms(text, memories)
+    return is_question(text) and len(new) <= max(len(_terms(text)) // 2, 1) and not new & _telling(text)
+
+
+def _new_terms(text: str, memories: Sequence[Shown]) -> set[str]:
     held = [f"{m.memory.summary} {t.line} {t.at:%Y-%m-%d} {when(t.at)}" for m in memories for t in m.turns]
-    return len(_terms(text) - _terms(" ".join([*held, "said"]))) <= novel
+    return _terms(text) - _terms(" ".join([*held, "said"]))
+
+
+def _telling(text: str) -> set[str]:
+    """Terms of the words that are names or figures: with a capital within a sentence, or a digit."""
+    words = [(i, w) for s in split_sentences(text) for i, w in enumerate(_RUN.findall(s))]
+    return _terms(" ".join(w for i, w in words if (i and w[0].isupper()) or any(c.isdigit() for c in w)))
 
 
 class ExtractiveReflector:

@@ -405,3 +405,26 @@ def test_a_question_that_tells_something_is_kept_unanswered(open_memory):
     assert [m.summary for m in memory.memories("alice")] == [
         "User: Can my sister Lotte, who moved to Tromsø, have zebras?"
     ]
+
+
+@pytest.mark.parametrize(
+    ("question", "filed"),
+    [
+        ("Where does my sister play?", False),
+        ("In which town does the band of my sister play?", False),
+        ("Does my sister play?  Does she play in Graz?", False),
+        ("What does my sister do on Sundays?", True),
+        ("Did I tell you that my sister Ida plays the cello?", True),
+        ("Does my sister play on the 12th in Graz?", True),
+        ("My sister plays in Graz. Where does she play?", True),
+    ],
+)
+def test_what_only_asks_of_what_is_known_is_no_memory(open_memory, question, filed):
+    """Questions are worded like each other, and would come up before what answers them."""
+    memory = open_memory()
+    with memory.chat("alice") as chat:
+        chat.record("My sister plays in a band in Graz.", "Nice.")
+    with memory.chat("alice", session_id="later") as chat:
+        chat.record(question, "In Graz [1].", chat.recall(question))
+    rest_on_it = [m for m in memory.memories("alice") if any(ref.session_id == "later" for ref in m.evidence)]
+    assert bool(rest_on_it) == filed
