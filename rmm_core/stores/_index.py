@@ -27,6 +27,7 @@ Scores: TypeAlias = NDArray[np.float64]
 """Scores by row number."""
 
 VIEWS = ("own", "window", "session")
+_BESIDE = 2000  # bytes that a document takes beside its words and its embedding, as measured
 WINDOW = 2  # neighbouring turns on each side ; half of an answer often stands in the turn before or after
 
 
@@ -97,7 +98,7 @@ class BankIndex:
         (pages,) = self._db.execute("PRAGMA page_count").fetchone()
         (page,) = self._db.execute("PRAGMA page_size").fetchone()
         dense = self._faiss.ntotal * (self._faiss.d * 4 + 8) if self._faiss is not None else 0
-        return int(pages * page + dense + 900 * len(self._documents) + self.asked.size())
+        return int(pages * page + dense + _BESIDE * len(self._documents) + self.asked.size())
 
     def put(self, documents: Iterable[Document], sessions: dict[str, str]) -> None:
         """Index documents, in place of those of the same ids, and the texts of their sessions."""
@@ -119,6 +120,7 @@ class BankIndex:
         self._write("window", [(n, d.window) for n, d in zip(numbers, documents, strict=True)])
         if documents:
             self._add_dense(np.stack([d.embedding for d in documents]), np.asarray(numbers, dtype=np.int64))
+        self._db.commit()  # which packs what FTS5 holds back until then in a bigger form
 
     def remove(self, memory_ids: Iterable[str]) -> None:
         """Take documents out; unknown ids are fine."""
