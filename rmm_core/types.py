@@ -97,6 +97,8 @@ class Turn:
     @property
     def content(self) -> str:
         """The words, followed by the captions of what came with them."""
+        if not self.attachments:
+            return self.text.strip()
         notes = [f"[{a.kind}: {a.caption}]" for a in self.attachments if a.caption]
         return " ".join([self.text, *notes]).strip()
 

@@ -102,9 +102,9 @@ class BankIndex:
 
     def put(self, documents: Iterable[Document], sessions: dict[str, str]) -> None:
         """Index documents, in place of those of the same ids, and the texts of their sessions."""
-        for session_id, text in sessions.items():
-            number = self._sessions.setdefault(session_id, len(self._sessions) + 1)
-            self._write("session", [(number, text)])
+        for session_id in sessions:
+            self._sessions.setdefault(session_id, len(self._sessions) + 1)
+        self._write("session", [(self._sessions[session_id], text) for session_id, text in sessions.items()])
         documents = list(documents)
         self.remove(d.memory_id for d in documents)
         numbers = range(self._next, self._next + len(documents))

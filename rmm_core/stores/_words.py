@@ -24,6 +24,8 @@ _WORD = re.compile(r"\w+")
 
 def spaced(text: str) -> str:
     """``text`` case-folded and in compatibility form, runs of unspaced scripts as overlapping pairs."""
+    if text.isascii():  # the same, at once
+        return text.lower()
     return _UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", text).casefold())
 
 
