@@ -1,6 +1,6 @@
 """A memory in use for long: what it holds on to, and how its file grows.
 
-    python -m benchmarks.soak [--turns 50000] [--users 200] [--results FILE]
+    python -m benchmarks.soak [--turns 100000] [--users 200] [--results FILE]
 
 Many users take turns on one file. A model that follows rules extracts topics from what they say, merges what concerns
 the same thing, and answers with citations, so that the reranker learns all the while. Sessions are ended, questions
@@ -112,7 +112,7 @@ class Clock:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print, and write JSON when asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=counted, default=50_000)
+    parser.add_argument("--turns", type=counted, default=100_000)
     parser.add_argument("--users", type=counted, default=200)
     parser.add_argument(
         "--long", type=int, default=100_000, metavar="TURNS", help="of the one long session; 0 for none"
