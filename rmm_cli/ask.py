@@ -22,6 +22,8 @@ def ask(
     explain: Annotated[bool, typer.Option("--explain", help="Every candidate, with what speaks for it.")] = False,
 ) -> None:
     """What would be brought up for a question; stores nothing."""
+    if not query.strip():
+        raise typer.BadParameter("an empty question finds nothing: say what the user would say", param_hint="QUERY")
     with at.memory() as memory:
         found = memory.explain(known_user(memory, user), query)
     shown = sorted((c for c in found.candidates if c.shown is not None), key=_number)

@@ -125,13 +125,13 @@ def is_known(text: str, memories: Sequence[Shown], *, novel: int = 1) -> bool:
     return len(_new_terms(text, memories)) <= novel
 
 
-def only_asks(text: str, memories: Sequence[Shown]) -> bool:
+def only_asks(text: str, memories: Sequence[Shown], *, names: Collection[str] = ()) -> bool:
     """Whether ``text`` is a question about what ``memories`` hold, and tells nothing by the way.
 
     Half of its content words may be new, as verbs of a question are; but no name and no figure: "Did I tell you that my
-    sister Ida plays the cello?" tells something.
+    sister Ida plays the cello?" tells something. ``names`` of those who talk are not new.
     """
-    new = _new_terms(text, memories)
+    new = _new_terms(text, memories) - _terms(" ".join(names))
     return is_question(text) and len(new) <= max(len(_terms(text)) // 2, 1) and not new & _telling(text)
 
 

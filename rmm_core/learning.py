@@ -127,10 +127,10 @@ def update(weights: Weights, batch: Sequence[Example], places: Places, config: R
     if not all(np.abs(w).max(initial=0.0) < _LARGEST for w in (w_q, w_m)):
         logger.warning("a learning step led out of all bounds and was not taken; lower learning_rate")
         return weights
-    return replace(weights, w_q=anchored(w_q, queries, config.anchor), w_m=anchored(w_m, towards, config.anchor))
+    return replace(weights, w_q=anchored(w_q, config.anchor), w_m=anchored(w_m, config.anchor))
 
 
-def anchored(w: NDArray[np.floating], along: NDArray[np.floating], anchor: float) -> Matrix:
+def anchored(w: NDArray[np.floating], anchor: float) -> Matrix:
     """An adapter pulled back to zero by a share, and no further from it than its reach; as it is when the share is 0.
 
     The step of each adapter is as long as the other one is. Where users ask for the same things again and again, both
@@ -138,18 +138,28 @@ def anchored(w: NDArray[np.floating], along: NDArray[np.floating], anchor: float
 
     Args:
         w: The adapter, shape ``(d, d)``.
-        along: What it has just learned about, shape ``(n, d)``: where it may have grown.
         anchor: The share.
     """
-    kept = 1.0 - anchor
-    if anchor:
-        kept = min(kept, _REACH / max(stretch(w, along.sum(axis=0)), _REACH))
+    kept = (1.0 - anchor) * (within_reach(w) if anchor else 1.0)
     return np.asarray(kept * w, dtype=np.float32)
 
 
-def stretch(w: NDArray[np.floating], start: NDArray[np.floating]) -> float:
-    """The largest factor by which a matrix lengthens a vector, nearly: by power iteration from ``start``."""
-    v, length = start, 0.0
+def healed(weights: Weights) -> Weights:
+    """The weights with adapters that are within their reach."""
+    kept = [within_reach(w) for w in (weights.w_q, weights.w_m)]
+    if min(kept) == 1.0:
+        return weights
+    return replace(weights, w_q=np.float32(kept[0]) * weights.w_q, w_m=np.float32(kept[1]) * weights.w_m)
+
+
+def within_reach(w: NDArray[np.floating]) -> float:
+    """What an adapter is multiplied by so that it stays within its reach: 1.0 where it does."""
+    return _REACH / max(stretch(w), _REACH)
+
+
+def stretch(w: NDArray[np.floating]) -> float:
+    """The largest factor by which a matrix lengthens a vector, nearly: by power iteration from its longest row."""
+    v, length = w[np.einsum("ij,ij->i", w, w).argmax()], 0.0
     for _ in range(_ITERATIONS):
         size = float(np.linalg.norm(v))
         if not size:

@@ -64,7 +64,9 @@ def parse_lines(lines: Iterable[str]) -> UserContent:
             else:
                 memories.append(_memory(content["memory"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-            raise InputError(f"line {number} is not of an export: {type(error).__name__}: {error}") from error
+            raise InputError(
+                f"line {number} is not of an export, as export_user and rmm export write it: {error}"
+            ) from error
     if not user_id:
         raise InputError(f"this is no export: its first line should name the format {FORMAT!r}")
     for kind, names in (("session", [s.id for s in sessions]), ("memory", [m.id for m in memories])):

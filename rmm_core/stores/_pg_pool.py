@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -17,6 +18,7 @@ try:
     import psycopg
     from pgvector import psycopg as pgvector_psycopg
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    from psycopg.pq import TransactionStatus
     from psycopg_pool import ConnectionPool, PoolTimeout
 except ImportError as error:
     raise MissingDependencyError("a memory on PostgreSQL", "postgres") from error
@@ -78,16 +80,18 @@ class Pool:
         self._row_security = row_security
         try:
             told = conninfo_to_dict(url)
-        except psycopg.Error as error:
-            raise ConfigError(f"this is no URL of a PostgreSQL database: {_secret_free(error, url)}") from None
-        self._where = "{host}/{dbname}".format(**{"host": "localhost", "dbname": "", **told})
+        except psycopg.Error:  # whose words may quote the password
+            raise ConfigError(
+                "this is no URL of a PostgreSQL database: postgresql://user:password@host/database, where a password's"
+                " %, @, /, # and spaces are written %25, %40, %2F, %23 and %20"
+            ) from None
+        where = "{host}/{dbname}".format(**{"host": "localhost", "dbname": "", **told})
+        self._where = "..." if "@" in where else where  # a part of a password that was not written so
         self._url = url
         place = make_conninfo(url, connect_timeout=told.get("connect_timeout", int(seconds)))
         with self._translated(), psycopg.connect(place) as connection:
-            db = Transaction(connection)
-            self._path = search_path(db, told)
             prepared = {} if _direct(connection) else {"prepare_threshold": None}
-            self._migrate(db, partitions)
+            self._schemas = self._migrate(Transaction(connection), schemas_of(told), partitions)
         self._pool: ConnectionPool[Any] | None = ConnectionPool(
             place,
             kwargs=prepared,
@@ -95,7 +99,7 @@ class Pool:
             max_size=connections,
             timeout=seconds,
             open=True,
-            configure=_configure,
+            configure=self._configure,
             check=ConnectionPool.check_connection,  # a server that was restarted costs no user an error
         )
 
@@ -125,12 +129,19 @@ class Pool:
             raise StoreClosedError("this memory is closed; open it again with ReflectiveMemory.open")
         with self._translated(), self._pool.connection() as connection:
             # nothing is left behind on a connection: a pooler may give each transaction another one
-            connection.execute(cast(Any, f"{first}SET LOCAL search_path TO {self._path}"), prepare=False)
+            connection.execute(cast(Any, f"{first}{_looking_in(self._schemas)}"), prepare=False)
             db = Transaction(connection)
             if self._row_security:
                 name, value = ("rmm.everybody", "on") if user_id is None else ("rmm.user", user_id)
                 db.execute("SELECT set_config(?, ?, TRUE)", (name, value))
             yield db
+            if connection.info.transaction_status is TransactionStatus.INERROR:
+                raise StoreError(f"PostgreSQL at {self._where}: a statement failed, and nothing was stored")
+
+    def _configure(self, connection: psycopg.Connection[Any]) -> None:
+        connection.execute(cast(Any, _looking_in(self._schemas)), prepare=False)
+        pgvector_psycopg.register_vector(connection)
+        connection.commit()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -140,14 +151,19 @@ class Pool:
         except (psycopg.Error, PoolTimeout, UnicodeEncodeError) as error:
             raise StoreError(f"PostgreSQL at {self._where}: {_secret_free(error, self._url)}") from error
 
-    def _migrate(self, db: Transaction, count: int) -> None:
-        """Bring the database up to this version's schema."""
+    def _migrate(self, db: Transaction, schemas: list[str], count: int) -> list[str]:
+        """Bring the database up to this version's schema; where everything is looked up, extensions too."""
         db.alone("schema")
-        db.execute(f"SET LOCAL search_path TO {self._path}")
-        db.execute(f'CREATE SCHEMA IF NOT EXISTS "{first_of(self._path)}"')
+        db.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(schemas[0])}")
         for extension in ("vector", "btree_gin"):
             if not db.execute("SELECT 1 FROM pg_extension WHERE extname = ?", (extension,)).fetchone():
                 db.execute(f"CREATE EXTENSION IF NOT EXISTS {extension} SCHEMA public")
+        beside = db.execute(
+            "SELECT DISTINCT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace"
+            " WHERE extname IN ('vector', 'btree_gin')"
+        )
+        schemas = list(dict.fromkeys([*schemas, *(name for (name,) in beside)]))
+        db.execute(_looking_in(schemas))
         db.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL, partitions INTEGER NOT NULL)")
         row = db.execute("SELECT version, partitions FROM schema_version").fetchone()
         version, held = row or (0, count)
@@ -171,18 +187,23 @@ class Pool:
                 raise ConfigError("row security does not bind a role with SUPERUSER or BYPASSRLS: connect as another")
             for statement in row_security(held):
                 db.execute(statement)
+        return schemas
 
 
-def search_path(db: Transaction, told: Mapping[str, Any]) -> str:
-    """Where names are looked up, the first of it where tables are made: as the URL's ``options`` have it, or ours."""
-    if "search_path" not in str(told.get("options", "")):
-        return "rmm, public"
-    return str(db.execute("SELECT current_setting('search_path')").fetchone()[0])
+def schemas_of(told: Mapping[str, Any]) -> list[str]:
+    """Where names are looked up, the first of it where tables are made: as the ``options`` of a URL have it, or ours.
 
-
-def first_of(path: str) -> str:
-    """The schema that tables are made in."""
-    return path.split(",")[0].strip(' "')
+    Raises:
+        ConfigError: When the first of them is no name of a schema.
+    """
+    named = _SEARCH_PATH.search(str(told.get("options", "")))
+    if named is None:
+        return ["rmm", "public"]
+    path = re.sub(r"\\(.)", r"\1", named[1])
+    found = [quoted.replace('""', '"') or plain.lower() for quoted, plain in _IDENTIFIER.findall(path)]
+    if not found or found[0] == "$user":
+        raise ConfigError(f"search_path={path}: name a schema first, as in options=-c%20search_path=rmm,public")
+    return found
 
 
 def holds_memory(url: str, seconds: int = 5) -> bool:
@@ -194,11 +215,9 @@ def holds_memory(url: str, seconds: int = 5) -> bool:
     try:
         told = conninfo_to_dict(url)
         with psycopg.connect(make_conninfo(url, connect_timeout=seconds)) as connection:
-            db = Transaction(connection)
-            wanted = (first_of(search_path(db, told)),)
             statement = "SELECT 1 FROM pg_tables WHERE tablename = 'schema_version' AND schemaname = ?"
-            return db.execute(statement, wanted).fetchone() is not None
-    except psycopg.Error:
+            return Transaction(connection).execute(statement, schemas_of(told)[:1]).fetchone() is not None
+    except (psycopg.Error, ConfigError):
         return True
 
 
@@ -219,9 +238,13 @@ def _direct(connection: psycopg.Connection[Any]) -> bool:
     return row is not None and int(row[0]) == connection.info.backend_pid
 
 
-def _configure(connection: psycopg.Connection[Any]) -> None:
-    pgvector_psycopg.register_vector(connection)
-    connection.commit()
+def _looking_in(schemas: Iterable[str]) -> str:
+    """The statement after which a transaction looks names up there."""
+    return f"SET LOCAL search_path TO {', '.join(map(_quoted, schemas))}"
+
+
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
 
 
 @lru_cache(maxsize=512)
@@ -235,5 +258,7 @@ def _secret_free(error: BaseException, url: str) -> str:
     return str(error).replace(url, "...").strip()[:200]
 
 
+_SEARCH_PATH = re.compile(r"(?:^|\s)(?:-c\s*|--)search[_-]path=((?:\\.|\S)*)")
+_IDENTIFIER = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",\s]+))\s*(?:,|$)')
 _PACKED: Any = getattr(pgvector, "Vector", None) or getattr(pgvector_psycopg, "Vector", None)  # before 0.4: there
 _LOCKS = 0x524D4D  # sets our locks apart from an app's own

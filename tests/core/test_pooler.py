@@ -28,6 +28,7 @@ listen_port = 6543
 auth_type = any
 pool_mode = transaction
 default_pool_size = 3
+ignore_startup_parameters = options
 """
 
 
@@ -91,6 +92,17 @@ def test_workers_share_what_a_pooler_gives_them(pooler):
     finally:
         for memory in workers:
             memory.close()
+
+
+def test_a_schema_that_is_named_holds_behind_a_pooler(pooler, postgres_server):
+    try:
+        with ReflectiveMemory.open(f"{pooler}&options=-csearch_path%3Dpooled", embedder=HashEmbedder(64)) as memory:
+            memory.set_consent("ann", False)
+        with psycopg.connect(postgres_server) as connection:
+            assert connection.execute("SELECT user_id FROM pooled.declined").fetchall() == [("ann",)]
+    finally:
+        with psycopg.connect(postgres_server) as connection:
+            connection.execute("DROP SCHEMA IF EXISTS pooled CASCADE")
 
 
 def test_nothing_stays_prepared_behind_a_pooler_and_much_does_without(pooler, postgres_url):

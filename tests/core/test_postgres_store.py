@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
@@ -44,6 +44,90 @@ class TestByIndex(MemoryStoreContract):
     def store(self, postgres_url):
         with closing(PostgresStore(postgres_url, exact_up_to=0)) as store:
             yield store
+
+
+@pytest.mark.parametrize(
+    ("options", "schemas"),
+    [
+        ("", ["rmm", "public"]),
+        ("-c statement_timeout=5s", ["rmm", "public"]),
+        ("-c application_name=search_path_x", ["rmm", "public"]),
+        ("-csearch_path=mine,public", ["mine", "public"]),
+        ("-c geqo=off --search_path=mine", ["mine"]),
+        (r'-c search_path="my\ schema",\ Public', ["my schema", "public"]),
+        ('-c search_path="a,b","Mixed","x""y"', ["a,b", "Mixed", 'x"y']),
+        ("-c search_path=Mixed,my-schema", ["mixed", "my-schema"]),
+    ],
+)
+def test_the_schema_is_the_first_that_a_url_names(options, schemas):
+    assert _pg_pool.schemas_of({"options": options}) == schemas
+
+
+@pytest.mark.parametrize("path", ["", '"$user",public', "$user"])
+def test_a_path_that_names_no_schema_first_is_refused(path):
+    with pytest.raises(ConfigError, match="name a schema first, as in options="):
+        _pg_pool.schemas_of({"options": f"-c search_path={path}"})
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("%22my%5C%20schema%22,public", "my schema"), ("my-schema", "my-schema"), ("%22a,b%22", "a,b")]
+)
+def test_a_memory_lies_in_the_schema_that_is_named(postgres_server, path, name):
+    url = f"{postgres_server}{'&' if '?' in postgres_server else '?'}options=-csearch_path%3D{path}"
+    try:
+        assert not _pg_pool.holds_memory(url)
+        with closing(PostgresStore(url)) as store:
+            store.open_session(a_session("ann", "s"))
+        with psycopg.connect(postgres_server) as connection:
+            found = connection.execute("SELECT schemaname FROM pg_tables WHERE tablename = 'turns'").fetchall()
+        assert (name,) in found
+        assert ("public",) not in found
+        assert _pg_pool.holds_memory(url)
+    finally:
+        with psycopg.connect(postgres_server) as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+
+
+def test_a_role_with_a_path_of_its_own_finds_everything(postgres_url, postgres_server):
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS rmm_elsewhere")
+        connection.execute("CREATE ROLE rmm_elsewhere LOGIN SUPERUSER")
+        connection.execute("ALTER ROLE rmm_elsewhere SET search_path TO pg_catalog")
+    try:
+        with ReflectiveMemory.open(f"{postgres_url}&user=rmm_elsewhere", embedder=HashEmbedder(16)) as memory:
+            with memory.chat("ann") as chat:
+                chat.add(Message("user", "I keep bees in Graz."))
+            assert memory.recall("ann", "bees").shown
+    finally:
+        with psycopg.connect(postgres_server, autocommit=True) as connection:
+            connection.execute("REASSIGN OWNED BY rmm_elsewhere TO CURRENT_USER")
+            connection.execute("DROP OWNED BY rmm_elsewhere")
+            connection.execute("DROP ROLE rmm_elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("password", "parts"),
+    [
+        ("hunt%zzer2", ("hunt", "er2")),
+        ("s3cr%t!", ("s3cr", "t!")),
+        ("hunt er2", ("hunt", "er2")),
+        ("hunt@127.0.0.1:9/er2", ("hunt", "er2")),
+    ],
+)
+def test_a_password_that_cannot_be_read_is_not_told(password, parts):
+    with pytest.raises((ConfigError, StoreError)) as told:
+        PostgresStore(f"postgresql://u:{password}@127.0.0.1:9/db")
+    assert not any(part in str(told.value) for part in parts)
+
+
+def test_a_failure_that_is_swallowed_is_not_taken_for_success(postgres_url):
+    with closing(PostgresStore(postgres_url)) as store:
+        writing = store._pool.write("ann")
+        db = writing.__enter__()
+        with suppress(psycopg.Error):
+            db.execute("SELECT 1 FROM nowhere")
+        with pytest.raises(StoreError, match="a statement failed, and nothing was stored"):
+            writing.__exit__(None, None, None)
 
 
 @pytest.fixture
