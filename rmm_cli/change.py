@@ -110,11 +110,14 @@ def reflect(at: Opening, out: Output, user: AnyUser = None) -> None:
 
     out.told = "rmm_core.sessions"  # what stays pending
     with at.memory(on_reflection=tell) as memory:
-        reports = memory.reflect_pending(None if user is None else known_user(memory, user))
+        users = memory.users() if user is None else [known_user(memory, user)]
+        reports = memory.reflect_pending(None if user is None else users[0])
         minutes = memory.config.idle_minutes
+        still_open = 0 if reports else sum(counted(memory, user_id).pending for user_id in users)
     pending = sum(r.status == "pending" for r in reports)
     if not reports:
-        out.note(f"nothing waits: a session does once it has ended, or was silent for {minutes:g} minutes")
+        going_on = f" ({plural(still_open, 'session')} still going on)" if still_open else ""
+        out.note(f"nothing waits{going_on}: a session does once it has ended, or was silent for {minutes:g} minutes")
     elif pending:
         out.note(f"{pending} of {plural(len(reports), 'session')} left pending")
         raise typer.Exit(1)

@@ -73,7 +73,7 @@ def embedder(name: str | None, url: str | None, model: str | None) -> Embedder:
         typer.BadParameter: When they contradict each other, or one is missing.
         ConfigError: When what they name cannot be imported.
     """
-    if (there := _endpoint("an embedder", "--embed", name, url, model)) is not None:
+    if (there := _endpoint("an embedder", "--embed", name, url, model, also=" (or RMM_EMBED)")) is not None:
         return OpenAIEmbedder(there[1], base_url=there[0], api_key=os.environ.get(API_KEY))
     if name is not None and _is_reference(name):
         made: Embedder = made_by(name)  # ReflectiveMemory checks what it offers
@@ -107,12 +107,14 @@ def language_model(name: str | None, url: str | None, model: str | None) -> LLM 
     return made
 
 
-def _endpoint(what: str, option: str, name: str | None, url: str | None, model: str | None) -> tuple[str, str] | None:
+def _endpoint(
+    what: str, option: str, name: str | None, url: str | None, model: str | None, *, also: str = ""
+) -> tuple[str, str] | None:
     """The address and the model that ``option-url`` and ``option-model`` name; None when neither was given."""
     if url is None and model is None:
         return None
     if name is not None:
-        raise typer.BadParameter(f"{what} is named by {option} or by {option}-url, not by both")
+        raise typer.BadParameter(f"{what} is named by {option}{also} or by {option}-url, not by both")
     if url is None or model is None:
         raise typer.BadParameter(f"{option}-url and {option}-model go together")
     return url, model

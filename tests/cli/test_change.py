@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from rmm_core import Message, ReflectiveMemory
+from rmm_core.testing import HashEmbedder
+
 
 def listed(rmm, place):
     return [u["user_id"] for u in json.loads(rmm("users", place, "--json").stdout)]
@@ -96,8 +99,16 @@ def test_nothing_is_forgotten_where_there_is_nobody_to_ask(rmm, db, more):
 def test_reflecting_takes_up_what_waits(rmm, bank):
     assert rmm("reflect", bank).stdout == "bob  only  1 added, 0 merged, 0 unfiled\n"
     done = rmm("reflect", bank)
-    assert (done.stdout, "nothing waits" in done.stderr) == ("", True)
+    assert (done.stdout, "nothing waits: " in done.stderr) == ("", True)
     assert rmm("reflect", bank, "bob", "--json").stdout == ""
+
+
+def test_a_session_that_goes_on_is_told_of(rmm, tmp_path):
+    place = tmp_path / "killed.db"
+    memory = ReflectiveMemory.open(place, embedder=HashEmbedder())
+    memory.chat("ann").add(Message("user", "I keep bees in Graz."))
+    memory.store.close()  # as a process that is killed
+    assert "nothing waits (1 session still going on): " in rmm("reflect", place).stderr
 
 
 def test_reflecting_asks_the_language_model_that_is_named(rmm, bank):
