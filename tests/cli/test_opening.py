@@ -310,7 +310,7 @@ def test_with_no_embedder_at_all_the_options_are_named(rmm, db, monkeypatch, com
 @pytest.mark.parametrize(
     ("options", "code", "complaint"),
     [
-        (("--embed", "x", "--embed-url", "http://x"), 2, "by --embed or by --embed-url"),
+        (("--embed", "x", "--embed-url", "http://x"), 2, "by --embed (or RMM_EMBED) or by --embed-url"),
         (("--embed-url", "http://x"), 2, "go together"),
         (("--embed-model", "x"), 2, "go together"),
         (("--llm", "gpt-4o-mini"), 2, "--llm is package.module:factory"),
