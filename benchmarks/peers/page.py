@@ -31,17 +31,19 @@ def page(runs: Sequence[Found]) -> str:
     if not runs:
         return "Not run yet."
     first, *others = runs
-    return "\n\n".join([*sections(first, "##"), *(part for found in others for part in beside(found))])
+    raced = peers_table(first)
+    return "\n\n".join([*sections(first, "##", raced), *(part for found in others for part in beside(found, raced))])
 
 
-def beside(found: Found) -> list[str]:
-    """A run of its own, a level below the first."""
-    sizes = ", ".join(told(size) for size in found["made"]["sizes"])
-    return [f"## In a run of its own: {sizes}", *sections(found, "###")]
+def beside(found: Found, raced: str) -> list[str]:
+    """A run of its own, a level below the first; who raced, where that is not said yet."""
+    sizes, here = ", ".join(told(size) for size in found["made"]["sizes"]), peers_table(found)
+    new = not set(here.splitlines()) <= set(raced.splitlines())
+    return [f"## In a run of its own: {sizes}", *sections(found, "###", here if new else "")]
 
 
-def sections(found: Found, level: str) -> list[str]:
-    """All that is to be said of one run, each part with its heading."""
+def sections(found: Found, level: str, raced: str) -> list[str]:
+    """All that is to be said of one run, each part with its heading; the last is ``raced``."""
     parts = [
         ("", setting(found)),
         ("Where this memory loses", losses(found)),
@@ -52,7 +54,7 @@ def sections(found: Found, level: str) -> list[str]:
         ("Memory and disk", sized_table(found, HELD)),
         ("Many users", sized_table(found, MANY)),
         ("What did not run, or not to its end", notes(found)),
-        ("Who raced", peers_table(found)),
+        ("Who raced", raced),
     ]
     return [f"{level} {title}\n\n{content}" if title else content for title, content in parts if content]
 

@@ -279,6 +279,7 @@ def test_a_run_of_its_own_stands_beside_the_first(ran):
     _, _, own = text.partition("## In a run of its own: 2 users with 20 turns\n")
     assert "### Many users\n" in own
     assert "### What comes up" not in own
+    assert "### Who raced" not in own  # which stands above
     assert page.page([first]) in text
 
 
