@@ -11,7 +11,6 @@ from rmm_core.config import RMMConfig
 from rmm_core.errors import InputError
 from rmm_core.features import SCORED_BY
 from rmm_core.guard import Guard, RunningMean, Verdict
-from rmm_core.learning import healed
 from rmm_core.places import Places
 from rmm_core.regression import RewardRegression
 from rmm_core.reranker import Reranker, Weights, start_mix
@@ -122,8 +121,6 @@ class Learned:
         start = cls.start(reranker.width, config, version=version)
         if regression.product.shape != start.regression.product.shape:
             raise InputError("this learner state has other features than this version's")
-        if config.anchor:  # earlier versions let adapters run away
-            reranker = replace(reranker, weights=healed(reranker.weights))
         return replace(
             start,
             reranker=reranker,

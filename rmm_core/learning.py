@@ -126,35 +126,37 @@ def update(weights: Weights, batch: Sequence[Example], places: Places, config: R
     w_m = weights.w_m + scale * adapt(queries, weights.w_q).T @ towards
     if not all(np.abs(w).max(initial=0.0) < _LARGEST for w in (w_q, w_m)):
         logger.warning("a learning step led out of all bounds and was not taken; lower learning_rate")
-        return weights
-    return replace(weights, w_q=anchored(w_q, config.anchor), w_m=anchored(w_m, config.anchor))
+        return brought_back(weights) if config.anchor else weights
+    return replace(
+        weights, w_q=anchored(w_q, weights.w_q, config.anchor), w_m=anchored(w_m, weights.w_m, config.anchor)
+    )
 
 
-def anchored(w: NDArray[np.floating], anchor: float) -> Matrix:
-    """An adapter pulled back to zero by a share, and no further from it than its reach; as it is when the share is 0.
+def anchored(w: NDArray[np.floating], before: Matrix, anchor: float) -> Matrix:
+    """An adapter pulled back to zero by a share; as it is when the share is 0.
 
-    The step of each adapter is as long as the other one is. Where users ask for the same things again and again, both
-    would run away in one direction, and nothing else would count.
+    It gets no further from zero than its reach, or than it was: pretrained ones may begin beyond. The step of each
+    adapter is as long as the other one is; where users ask for the same things again and again, both would run away in
+    one direction, and nothing else would count.
 
     Args:
-        w: The adapter, shape ``(d, d)``.
+        w: The adapter after a step, shape ``(d, d)``.
+        before: The same before it.
         anchor: The share.
     """
-    kept = (1.0 - anchor) * (within_reach(w) if anchor else 1.0)
+    kept = 1.0 - anchor
+    if anchor and np.linalg.norm(w) > _REACH and (length := stretch(w)) > _REACH:
+        kept = min(kept, max(_REACH, stretch(before)) / length)
     return np.asarray(kept * w, dtype=np.float32)
 
 
-def healed(weights: Weights) -> Weights:
-    """The weights with adapters that are within their reach."""
-    kept = [within_reach(w) for w in (weights.w_q, weights.w_m)]
-    if min(kept) == 1.0:
+def brought_back(weights: Weights) -> Weights:
+    """The weights with adapters that are within their reach: earlier versions let them run away."""
+    shares = [_REACH / max(stretch(w), _REACH) for w in (weights.w_q, weights.w_m)]
+    if min(shares) == 1.0:
         return weights
-    return replace(weights, w_q=np.float32(kept[0]) * weights.w_q, w_m=np.float32(kept[1]) * weights.w_m)
-
-
-def within_reach(w: NDArray[np.floating]) -> float:
-    """What an adapter is multiplied by so that it stays within its reach: 1.0 where it does."""
-    return _REACH / max(stretch(w), _REACH)
+    w_q, w_m = (np.asarray(share * w, np.float32) for share, w in zip(shares, (weights.w_q, weights.w_m), strict=True))
+    return replace(weights, w_q=w_q, w_m=w_m)
 
 
 def stretch(w: NDArray[np.floating]) -> float:
