@@ -110,10 +110,11 @@ def reflect(at: Opening, out: Output, user: AnyUser = None) -> None:
 
     out.told = "rmm_core.sessions"  # what stays pending
     with at.memory(on_reflection=tell) as memory:
-        users = memory.users() if user is None else [known_user(memory, user)]
-        reports = memory.reflect_pending(None if user is None else users[0])
+        wanted = None if user is None else known_user(memory, user)
+        reports = memory.reflect_pending(wanted)
         minutes = memory.config.idle_minutes
-        still_open = 0 if reports else sum(counted(memory, user_id).pending for user_id in users)
+        users = () if reports else memory.users() if wanted is None else (wanted,)
+        still_open = sum(counted(memory, user_id).pending for user_id in users)
     pending = sum(r.status == "pending" for r in reports)
     if not reports:
         going_on = f" ({plural(still_open, 'session')} still going on)" if still_open else ""

@@ -148,10 +148,6 @@ class Chat:
             yield from self._open()
             return (yield from call(store.append, self.user_id, self.session_id, dated, at=now))
 
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return self.user_id, self.user_name, self.agent_name
-
     def _redacted(self, message: Message) -> Message:
         redacted = self._memory.redacted
         attachments = tuple(replace(a, caption=redacted(a.caption)) for a in message.attachments)
@@ -188,7 +184,8 @@ class Chat:
         entry = None if recall is None else feedback_of(recall, citations, self._memory.clock())
         cited = () if recall is None else tuple(recall.shown[n - 1] for n in citations.numbers)
         asked, told = without_memories(query), without_memories(citations.text)
-        nothing, asks = told == NOT_FOUND, bool(cited) and only_asks(asked, cited, names=self._names)
+        names = (self.user_id, self.user_name, self.agent_name)
+        nothing, asks = told == NOT_FOUND, bool(cited) and only_asks(asked, cited, names=names)
         said = Message(
             "user",
             asked,

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.postgres_server import running as postgres_server_of_our_own
 from rmm_core import ReflectiveMemory, RMMConfig
 from rmm_core.testing import HashEmbedder, ScriptedLLM
+from tests.needed import missing
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
@@ -26,10 +27,7 @@ def data_file():
     def find(name):
         path = DATA / name
         if not path.exists():
-            reason = f"{name} is not beside the checkout; set RMM_DATA to the folder that has it"
-            if os.environ.get("CI"):
-                pytest.fail(reason)
-            pytest.skip(reason)
+            missing(f"{name} is not beside the checkout; set RMM_DATA to the folder that has it")
         return path
 
     return find
@@ -87,10 +85,7 @@ def postgres_server():
         try:
             url = stack.enter_context(postgres_server_of_our_own(durable=False))
         except ImportError as error:
-            reason = f"no PostgreSQL: {error}; pip install -e '.[dev]', or set RMM_POSTGRES_URL"
-            if os.environ.get("CI"):
-                pytest.fail(reason)
-            pytest.skip(reason)
+            missing(f"no PostgreSQL: {error}; pip install -e '.[dev]', or set RMM_POSTGRES_URL")
         yield url
 
 

@@ -16,6 +16,7 @@ from rmm_core import ReflectiveMemory, RMMConfig
 from rmm_core.testing import HashEmbedder
 from tests.cli.conftest import fill
 from tests.cli.inspect_world import HOSTILE, HOSTILE_IDS, hostile_bank, large_bank
+from tests.needed import missing
 
 pytestmark = pytest.mark.enable_socket
 
@@ -37,10 +38,7 @@ def browser():
     """A headless Chromium; a test that asks for one skips without it, and fails in CI."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
-        reason = "no Chromium: apt-get install chromium"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing("no Chromium: apt-get install chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         yield browser

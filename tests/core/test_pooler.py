@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from rmm_core import Message, ReflectiveMemory
 from rmm_core.stores._pg_pool import holds_memory
 from rmm_core.testing import HashEmbedder
+from tests.needed import missing
 
 SETTINGS = """
 [databases]
@@ -37,10 +38,7 @@ def pooler(postgres_server):
     """The URL of a PgBouncer that shares three connections; a test that asks for one skips without it, fails in CI."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
-        reason = "no PgBouncer: apt-get install pgbouncer"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing("no PgBouncer: apt-get install pgbouncer")
     told = conninfo_to_dict(postgres_server)
     if (socket := Path(told.get("host", "")) / ".s.PGSQL.5432").is_socket():
         socket.parent.chmod(0o755)
